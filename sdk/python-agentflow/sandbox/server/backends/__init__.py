@@ -1,0 +1,3 @@
+from .base import Backend, BackendConfig
+
+__all__ = ["Backend", "BackendConfig"]

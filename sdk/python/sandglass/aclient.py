@@ -1,0 +1,521 @@
+"""The client: a server, its boxes, its trajectories."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Callable, TypeVar
+
+from ._atransport import AsyncStream, AsyncTransport, Body
+from ._fan import afan, asleep
+from ._tar import pack, pieces, unpack
+from ._wire import EventReader, parse_url, query, quote
+from .atools import AsyncBackends, AsyncNamespace
+from .errors import ApiError, ConnectError, NotFound, SandglassError, api_error
+from .result import Report, Result, Step
+from .schema import ToolCall, choose, function_name, schemas
+
+T = TypeVar("T")
+R = TypeVar("R")
+BATCH_AT_ONCE = 16
+LOOK = 0.1  # seconds between two looks at a job
+
+
+class AsyncSandglass:
+    """A Sandglass server.
+
+    url      `http://host:port`, `https://...` or `unix:/path`; without it $SANDGLASS_URL, else http://127.0.0.1:8080
+    api_key  sent as a bearer token; without it $SANDGLASS_API_KEY
+    check    True: a call that does not end as `ok` raises the exception of its outcome; False: it is a value
+    retries  how often a request is repeated if the server was not reached, went away or was busy. Calls carry an
+             idempotency key, so that they run once; what could happen twice is never repeated. 0: no repeats, no keys
+    timeout  seconds for connecting, and for requests that run nothing; a call may take as long as its own timeout
+    verify   of TLS: False accepts any certificate; an ssl.SSLContext is used as it is
+    """
+
+    def __init__(self, url: str | None = None, *, api_key: str | None = None, check: bool = False, retries: int = 6,
+                 timeout: float = 60.0, headers: Mapping[str, str] | None = None, verify: Any = True) -> None:
+        key = api_key or os.environ.get("SANDGLASS_API_KEY")
+        all_headers = {"Accept": "application/json", "User-Agent": "sandglass-python"}
+        if key:
+            all_headers["Authorization"] = "Bearer " + key
+        self._transport = AsyncTransport(parse_url(url), {**all_headers, **(headers or {})}, timeout, retries, verify)
+        self._check, self._timeout, self._retries = check, timeout, retries
+        self._tools: list[dict[str, Any]] | None = None
+
+    @property
+    def url(self) -> str:
+        return self._transport.address.text
+
+    async def close(self) -> None:
+        """Lets go of the connections. Boxes stay."""
+        await self._transport.close()
+
+    async def __aenter__(self) -> AsyncSandglass:
+        return self
+
+    async def __aexit__(self, *why: Any) -> None:
+        await self.close()
+
+    # ---- requests ----
+
+    async def request(self, method: str, path: str, body: Any = None, *, params: Mapping[str, Any] | None = None,
+                      safe: bool | None = None, timeout: float | None = None) -> Any:
+        """Any request of the API, as JSON. safe: it may be repeated; without it, what only reads or deletes may."""
+        data = b"" if body is None else json.dumps(body).encode()
+        headers = {} if body is None else {"Content-Type": "application/json"}
+        if safe is None:
+            safe = method in ("GET", "HEAD", "DELETE")
+        answer = await self._transport.request(method, query(path, params), headers, data, safe=safe,
+                                               timeout=self._timeout if timeout is None else timeout)
+        if answer.status >= 400:
+            raise api_error(answer.status, answer.json())
+        return answer.json()
+
+    async def _stream(self, method: str, path: str, params: Mapping[str, Any] | None = None, body: Body = b"",
+                      headers: Mapping[str, str] | None = None) -> AsyncStream:
+        stream = await self._transport.stream(method, query(path, params), headers or {}, body)
+        if stream.status >= 400:
+            text = await stream.read()
+            try:
+                raise api_error(stream.status, json.loads(text))
+            except ValueError:
+                raise api_error(stream.status, text.decode("utf-8", "replace")) from None
+        return stream
+
+    async def _execute(self, path: str, body: dict[str, Any], check: bool | None, key: str | None) -> Result:
+        if key is None and self._retries:
+            key = uuid.uuid4().hex
+        if key is not None:
+            body["idempotency_key"] = key
+        timeout = body.get("timeout")
+        answer = await self._transport.request(
+            "POST", path, {"Content-Type": "application/json"}, json.dumps(body).encode(), safe=key is not None,
+            timeout=timeout + self._timeout if timeout else None)
+        value = answer.json()
+        if not isinstance(value, dict) or "outcome" not in value:
+            raise api_error(answer.status, value)
+        result = Result.from_json(value)
+        return result.check() if (self._check if check is None else check) else result
+
+    # ---- the server ----
+
+    async def status(self) -> dict[str, Any]:
+        """Version, number of boxes, pool."""
+        return dict(await self.request("GET", "/sg/v1/status"))
+
+    async def tool_table(self, refresh: bool = False) -> list[dict[str, Any]]:
+        """All tools with their schemas."""
+        if self._tools is None or refresh:
+            self._tools = list((await self.request("GET", "/sg/v1/tools"))["tools"])
+        return self._tools
+
+    async def call(self, action: str, params: Mapping[str, Any] | None = None, /, *, worker: str = "python",
+                   timeout: float | None = None, check: bool | None = None, key: str | None = None,
+                   trajectory: str | None = None, **more: Any) -> Result:
+        """One call outside of any box of yours: a tool that needs one gets a temporary box."""
+        body: dict[str, Any] = {"tool": action, "params": {**(params or {}), **more}, "worker_id": worker}
+        if timeout is not None:
+            body["timeout"] = timeout
+        if trajectory is not None:
+            body["trajectory_id"] = trajectory
+        return await self._execute("/sg/v1/execute", body, check, key)
+
+    # ---- boxes ----
+
+    async def create(self, **spec: Any) -> AsyncBox:
+        """A new box. Use it as a context manager, and it is destroyed at the end.
+
+        image, memory ("512m"), disk, shm, cpu (1.5), pids, open_files, network ("none", "full"), sudo,
+        user_namespaces, mounts, ttl (seconds), labels (a dict), state ("step": a state after every step), determinism,
+        repo and task (a box from a repository), allow_unenforced.
+        """
+        answer = await self.request("POST", "/sg/v1/boxes", {k: v for k, v in spec.items() if v is not None},
+                                    timeout=900)
+        return AsyncBox(self, answer["id"], answer)
+
+    async def get(self, box: str) -> AsyncBox:
+        """A box that is there already. Leaving it as a context manager does not destroy it."""
+        answer = await self.request("GET", f"/sg/v1/boxes/{quote(box)}")
+        return AsyncBox(self, answer["id"], answer, owned=False)
+
+    async def boxes(self, label: str | None = None) -> list[AsyncBox]:
+        """All boxes that you may see; label: only those with this `NAME=VALUE`."""
+        answer = await self.request("GET", "/sg/v1/boxes", params={"label": label})
+        return [AsyncBox(self, b["id"], b, owned=False) for b in answer["boxes"]]
+
+    async def map(self, function: Callable[[AsyncBox, T], Awaitable[R]], items: Iterable[T], *, concurrency: int = 8,
+                  progress: bool | None = None, **spec: Any) -> list[R]:
+        """function(box, item) for all items, each in a fresh box, so many boxes at once; results in the items' order.
+
+        progress: a bar on standard error; without a word, if that is a terminal. The first exception ends the rest. The
+        remaining arguments describe the boxes, as for create().
+        """
+
+        async def one(item: T) -> R:
+            async with await self.create(**spec) as box:
+                return await function(box, item)
+
+        return await afan(one, items, concurrency, progress)
+
+    # ---- states ----
+
+    async def states(self, *, box: str | None = None, trajectory: str | None = None) -> AsyncIterator[dict[str, Any]]:
+        """The states that were kept, newest first."""
+        after = None
+        while True:
+            page = await self.request("GET", "/sg/v1/states", params={"box": box, "trajectory": trajectory, "after": after})
+            for row in page["states"]:
+                yield row
+            after = page.get("next")
+            if after is None:
+                return
+
+    async def diff(self, a: str, b: str, *, text: bool = False) -> dict[str, Any]:
+        """What differs between two states: `added`, `changed`, `removed`, and `rows` with the paths."""
+        return dict(await self.request("GET", "/sg/v1/diff", params={"a": a, "b": b, "text": text}, timeout=300))
+
+    async def fork(self, state: str, n: int = 1) -> list[AsyncBox]:
+        """New boxes that begin with a recorded state."""
+        return await self._forked(f"/sg/v1/states/{quote(state)}/fork", {"n": n})
+
+    async def _forked(self, path: str, body: dict[str, Any]) -> list[AsyncBox]:
+        answer = await self.request("POST", path, body, timeout=900)
+        made = [AsyncBox(self, row["id"], row) for row in answer["boxes"] if "id" in row]
+        if len(made) < answer["requested"]:
+            for box in made:
+                with suppress(SandglassError):
+                    await box.destroy()
+            why: dict[str, Any] = next((row["error"] for row in answer["boxes"] if "error" in row), {})
+            raise ApiError(207, str(why.get("code", "")), f"{len(made)} of {answer['requested']} boxes could be made: "
+                           f"{why.get('message', 'no reason given')}", answer)
+        return made
+
+    async def checkout(self, state: str, path: str | os.PathLike[str]) -> str:
+        """The files of a state that differ from the image, as a tar on this machine. Returns the path."""
+        async with await self._stream("GET", f"/sg/v1/states/{quote(state)}/files") as stream:
+            return await _save(stream, path)
+
+    # ---- trajectories ----
+
+    def trajectory(self, id: str) -> AsyncTrajectory:
+        return AsyncTrajectory(self, id)
+
+    async def trajectories(self, *, worker: str | None = None, box: str | None = None, tool: str | None = None,
+                           outcome: str | None = None) -> AsyncIterator[AsyncTrajectory]:
+        """All trajectories, or those of a worker, a box, with a tool or an outcome."""
+        after: Any = None
+        while True:
+            page = await self.request("GET", "/sg/v1/trajectories", params={
+                "worker": worker, "box": box, "tool": tool, "outcome": outcome, "after": after})
+            for row in page["trajectories"]:
+                yield AsyncTrajectory(self, row["id"], row)
+            after = page.get("next")
+            if after is None:
+                return
+
+    async def export(self, format: str = "sandglass", **filters: Any) -> bytes:
+        """All trajectories in one file; filters as for AsyncTrajectory.export()."""
+        async with await self._stream("GET", "/sg/v1/trajectories/export", {"format": format, **filters}) as stream:
+            return await stream.read()
+
+
+class AsyncTrajectory:
+    """The recorded steps of one worker or box, in order. `info` is what is known of it as a whole."""
+
+    def __init__(self, client: AsyncSandglass, id: str, info: Mapping[str, Any] | None = None) -> None:
+        self._client, self.id, self.info = client, id, dict(info or {})
+        self._path = f"/sg/v1/trajectories/{quote(id)}"
+
+    def __repr__(self) -> str:
+        return f"<trajectory {self.id}>"
+
+    async def refresh(self) -> dict[str, Any]:
+        """How many steps, how they ended, which boxes and tools."""
+        self.info = dict(await self._client.request("GET", self._path))
+        return self.info
+
+    async def steps(self, *, after: int = 0, **filters: Any) -> AsyncIterator[Step]:
+        """Its steps; filters: tool, outcome, box, session."""
+        place: Any = after
+        while True:
+            page = await self._client.request("GET", self._path + "/steps", params={"after": place, "limit": 500, **filters})
+            for row in page["steps"]:
+                yield Step.from_json(row)
+            place = page.get("next")
+            if place is None:
+                return
+
+    async def follow(self, *, after: int = 0) -> AsyncIterator[Step]:
+        """Its steps, those to come as well, for as long as you ask. A connection that ends is taken up again after the
+        last step that was seen."""
+        seen, failed = after, 0
+        while True:
+            reader = EventReader()
+            try:
+                async with await self._client._stream("GET", self._path + "/events", {"after": seen}) as stream:
+                    async for line in stream.lines():
+                        event = reader.feed(line)
+                        if event and event[0] == "step":
+                            step = Step.from_json(json.loads(event[1]))
+                            seen, failed = step.step, 0
+                            yield step
+            except NotFound:
+                raise
+            except Exception as e:
+                failed += 1
+                if failed > self._client._retries:
+                    raise ConnectError(f"following {self.id}: {e}") from e
+            await asleep(min(0.05 * 2**failed, 2.0))
+
+    async def annotate(self, *, step: int | None = None, **note: Any) -> dict[str, Any]:
+        """Says something about it, or about one of its steps, after the fact: tags (a list), reward (a number), note (a text),
+        metadata (a dict), pinned. Returns what is known now."""
+        path = self._path if step is None else f"{self._path}/steps/{step}"
+        return dict(await self._client.request("PATCH", path, note, safe=True))
+
+    async def replay(self, **options: Any) -> Report:
+        """Runs it again in a fresh box and compares. Options: on (a box), verify, min_match, ignore (a list), rules,
+        no_rules, once, keep."""
+        job = await self._client.request("POST", self._path + "/replay", options, timeout=60)
+        while job["state"] == "running":
+            await asleep(LOOK)
+            job = await self._client.request("GET", f"/sg/v1/jobs/{quote(job['job'])}")
+        if job["state"] != "done" or not job.get("report"):
+            raise SandglassError(f"the replay of {self.id} failed: {job.get('error') or job.get('message') or job}")
+        return Report.from_json(job["report"])
+
+    async def export(self, format: str = "sandglass", **filters: Any) -> bytes:
+        """In another format: atif, openai, sharegpt, agentflow, agentflow-rollout, knowlyr, knowlyr-recorder, swe-agent.
+        Filters: outcome, tool, trainable, since, until, shown_max, bare."""
+        async with await self._client._stream("GET", self._path + "/export", {"format": format, **filters}) as stream:
+            return await stream.read()
+
+
+class AsyncBox(AsyncBackends):
+    """An isolated computer. Its tools are methods of its backends, such as `box.bash.run("ls")`; any tool goes by `call`."""
+
+    def __init__(self, client: AsyncSandglass, id: str, info: Mapping[str, Any] | None = None, owned: bool = True) -> None:
+        self.client, self.id, self.info = client, id, dict(info or {})
+        self.trajectory_id: str | None = None  # of the calls to come; None: the box's own
+        self._owned = owned
+        self._path = f"/sg/v1/boxes/{quote(id)}"
+
+    def __repr__(self) -> str:
+        return f"<box {self.id}>"
+
+    def __getattr__(self, name: str) -> AsyncNamespace:
+        """A backend that this package did not know when it was made: of an extension, of an MCP server."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return AsyncNamespace(self, name)
+
+    # ---- life ----
+
+    async def __aenter__(self) -> AsyncBox:
+        return self
+
+    async def __aexit__(self, *why: Any) -> None:
+        if self._owned:
+            with suppress(SandglassError):
+                await self.destroy()
+
+    async def refresh(self) -> dict[str, Any]:
+        """State, limits, use, sessions, trajectory."""
+        self.info = dict(await self.client.request("GET", self._path))
+        return self.info
+
+    async def destroy(self) -> None:
+        """The box goes; what was recorded stays."""
+        with suppress(NotFound):
+            await self.client.request("DELETE", self._path)
+
+    async def pause(self) -> None:
+        await self.client.request("POST", self._path + "/pause", safe=True)
+
+    async def resume(self) -> None:
+        await self.client.request("POST", self._path + "/resume", safe=True)
+
+    # ---- calls ----
+
+    async def call(self, action: str, params: Mapping[str, Any] | None = None, /, *, timeout: float | None = None,
+                   check: bool | None = None, key: str | None = None, trajectory: str | None = None, **more: Any) -> Result:
+        """Any tool by its name: `call("bash:run", command="ls")`.
+
+        timeout     seconds that it may take
+        check       True: raise the exception of an outcome that is not `ok`; without it, what the client says
+        key         an idempotency key of your own: calls with the same key and parameters run once, for ever
+        trajectory  the episode that this step belongs to
+        Parameters with these names go into the dictionary `params`.
+        """
+        body: dict[str, Any] = {"tool": action, "params": {**(params or {}), **more}}
+        if timeout is not None:
+            body["timeout"] = timeout
+        episode = trajectory or self.trajectory_id
+        if episode:
+            body["trajectory_id"] = episode
+        return await self.client._execute(self._path + "/execute", body, check, key)
+
+    async def run(self, command: str, *, timeout: float | None = None, check: bool | None = None, cwd: str | None = None,
+                  env: Mapping[str, str] | None = None, stdin: str | None = None) -> Result:
+        """A command in the box's shell, which keeps its directory and variables; short for `bash:run`."""
+        params = {"command": command, "cwd": cwd, "env": env, "stdin": stdin}
+        return await self.call("bash:run", {k: v for k, v in params.items() if v is not None}, timeout=timeout, check=check)
+
+    async def batch(self, calls: Iterable[tuple[str, Mapping[str, Any]]], *, parallel: bool = False,
+                    stop_on_error: bool = False) -> list[Result]:
+        """Several calls, one after the other or at most 16 at once; results in their order. stop_on_error: those after
+        one that is not `ok` are left out."""
+        wanted = list(calls)
+        if parallel:
+
+            async def one(item: tuple[str, Mapping[str, Any]]) -> Result:
+                return await self.call(item[0], item[1], check=False)
+
+            return await afan(one, wanted, BATCH_AT_ONCE, False)
+        results = []
+        for action, params in wanted:
+            results.append(await self.call(action, params, check=False))
+            if stop_on_error and not results[-1]:
+                break
+        return results
+
+    async def stream(self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
+                     wait_ms: int = 1000) -> AsyncIterator[str]:
+        """What a program writes to its standard output, while it runs; it ends with the program. Errors are in between,
+        as they come. The program is killed if you stop reading."""
+        params = {"command": command, "cwd": cwd, "env": env}
+        job = (await self.call("bash:start", {k: v for k, v in params.items() if v is not None}, check=True))["job_id"]
+        running = True
+        try:
+            while running:
+                got = await self.call("bash:output", {"job_id": job, "wait_ms": wait_ms}, check=True)
+                running = got.get("status") == "running"
+                for name in ("stdout", "stderr"):
+                    text = got.get(name)
+                    if text:
+                        yield str(text)
+        finally:
+            if running:
+                with suppress(SandglassError):
+                    await self.call("bash:kill", {"job_id": job}, check=False)
+
+    # ---- files ----
+
+    async def write(self, path: str, data: bytes | str, *, mode: str | None = None) -> None:
+        """A file in the box, of any size; it appears when it is whole."""
+        await self._put("/files", {"path": path, "mode": mode}, data.encode() if isinstance(data, str) else data)
+
+    async def read(self, path: str) -> bytes:
+        """A file of the box."""
+        async with await self.client._stream("GET", self._path + "/files", {"path": path}) as stream:
+            return await stream.read()
+
+    async def upload(self, source: str | os.PathLike[str], path: str) -> None:
+        """A file of this machine to `path`, or what is in a directory of this machine into the directory `path`."""
+        if os.path.isdir(source):
+            await self._put("/tree", {"path": path}, pack(source))
+        else:
+            with open(source, "rb") as file:
+                mode = f"{os.fstat(file.fileno()).st_mode & 0o777:04o}"
+                await self._put("/files", {"path": path, "mode": mode}, pieces(file))
+
+    async def download(self, path: str, target: str | os.PathLike[str]) -> str:
+        """A file of the box to the file `target`, or what is in a directory of the box into the directory `target`.
+        Nothing is written outside of it, whatever links the box has made. Returns target."""
+        there = await self.call("file:stat", {"path": path}, check=True)
+        if there.get("type") != "directory":
+            async with await self.client._stream("GET", self._path + "/files", {"path": path}) as stream:
+                return await _save(stream, target)
+        with tempfile.TemporaryFile() as spool:
+            async with await self.client._stream("GET", self._path + "/tree", {"path": path}) as stream:
+                async for piece in stream:
+                    spool.write(piece)
+            spool.seek(0)
+            unpack(spool, target)
+        return os.fspath(target)
+
+    async def _put(self, where: str, params: Mapping[str, Any], data: Body) -> None:
+        headers = {"Content-Type": "application/octet-stream"}
+        async with await self.client._stream("PUT", self._path + where, params, data, headers) as stream:
+            await stream.read()
+
+    # ---- time ----
+
+    async def snapshot(self, name: str | None = None) -> str:
+        """Keeps the files as they are now. Returns the id of the state."""
+        answer = await self.client.request("POST", self._path + "/snapshot", {"name": name} if name else {}, timeout=300)
+        return str(answer["state"])
+
+    async def fork(self, n: int = 1, *, state: str | None = None, step: int | None = None) -> list[AsyncBox]:
+        """More boxes as this one is now, or as it was in a state or after a step."""
+        body = {"n": n, "state": state, "step": step}
+        return await self.client._forked(self._path + "/fork", {k: v for k, v in body.items() if v is not None})
+
+    async def restore(self, state: str | None = None, *, step: int | None = None) -> None:
+        """Back to a state, or to how it was after a step. It keeps its id; its processes end."""
+        body = {"state": state, "step": step}
+        await self.client.request("POST", self._path + "/restore", {k: v for k, v in body.items() if v is not None},
+                                  safe=True, timeout=300)
+
+    async def reset(self, state: str | None = None) -> dict[str, Any]:
+        """Back to the commit of its repository or the bare image, or to a state that first proves itself (`proved`)."""
+        return dict(await self.client.request("POST", self._path + "/reset", {"state": state} if state else {}, timeout=900))
+
+    async def diff(self, a: str, b: str | None = None, *, text: bool = False) -> dict[str, Any]:
+        """What differs between two states, or between a state and now."""
+        return await self.client.diff(a, b or await self.snapshot(), text=text)
+
+    async def states(self) -> AsyncIterator[dict[str, Any]]:
+        """Its states, newest first."""
+        async for row in self.client.states(box=self.id):
+            yield row
+
+    # ---- what was recorded ----
+
+    async def trajectory(self) -> AsyncTrajectory:
+        """The trajectory of its calls."""
+        id = self.trajectory_id or (await self.refresh()).get("trajectory")
+        if not id:
+            raise SandglassError(f"{self.id} has no trajectory yet: it was not called")
+        return AsyncTrajectory(self.client, id)
+
+    # ---- for models ----
+
+    async def tools(self, format: str = "openai", only: Sequence[str] | None = None) -> list[dict[str, Any]]:
+        """The tools for a request to a model: format `openai`, `anthropic` or `mcp`; only: names or patterns such as
+        `file:*`."""
+        return schemas(choose(await self.client.tool_table(), only), format)
+
+    async def handle(self, tool_call: Any) -> dict[str, Any]:
+        """Runs a call that a model made (OpenAI's, Anthropic's, MCP's; as a dictionary or an object) and returns the message
+        that goes back. What the model got wrong is told to it, not raised."""
+        call = ToolCall(tool_call)
+        return call.answer(await self.answer(call))
+
+    async def answer(self, tool_call: Any) -> Result:
+        """The same, as a Result."""
+        call = tool_call if isinstance(tool_call, ToolCall) else ToolCall(tool_call)
+        if call.error:
+            return call.refuse(call.error)
+        names = {function_name(t["name"]): t["name"] for t in await self.client.tool_table()}
+        return await self.call(names.get(call.name, call.name), call.arguments, check=False)
+
+
+async def _save(stream: AsyncStream, path: str | os.PathLike[str]) -> str:
+    """A file that appears when it is whole."""
+    part = f"{os.fspath(path)}.part-{uuid.uuid4().hex[:8]}"
+    try:
+        with open(part, "wb") as out:
+            async for piece in stream:
+                out.write(piece)
+        os.replace(part, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(part)
+        raise
+    return os.fspath(path)

@@ -1,0 +1,198 @@
+"""A server of one's own, for as long as the program runs."""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import pathlib
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from typing import Any
+
+from ._wire import parse_url
+from .aclient import AsyncSandglass
+from .client import Sandglass
+from .errors import ConnectError, SandglassError
+
+# The server ends when its standard input does, so that it cannot outlive us however we end.
+WATCH = r"""
+exec 3<&0
+"$@" </dev/null 3<&- &
+server=$!
+(cat <&3 >/dev/null; kill $server 2>/dev/null) &
+watch=$!
+exec 3<&-
+wait $server
+code=$?
+kill $watch 2>/dev/null
+exit $code
+"""
+HOME_MAX = 60
+START_SECONDS = 120.0
+
+
+def find_binary() -> str:
+    """$SANDGLASS_BINARY, `sandglass` on the PATH, or what was built in the checkout that we are part of."""
+    named = os.environ.get("SANDGLASS_BINARY")
+    if named:
+        return named
+    on_path = shutil.which("sandglass")
+    if on_path:
+        return on_path
+    for base in (pathlib.Path(__file__).resolve().parent, pathlib.Path.cwd().resolve()):
+        for parent in (base, *base.parents):
+            if (parent / "build" / "sandglass").is_file() and (parent / "src" / "surface").is_dir():
+                return str(parent / "build" / "sandglass")
+    raise SandglassError("no program 'sandglass' on the PATH; build it with 'make' and name it in SANDGLASS_BINARY")
+
+
+class Server:
+    """A private server, on a unix socket unless `listen` is an address (`http://127.0.0.1:18890`). `url` is where."""
+
+    def __init__(self, home: str | None = None, *options: str, listen: str | None = None,
+                 env: dict[str, str] | None = None) -> None:
+        self._temporary = None if home else tempfile.mkdtemp(prefix="sgl-", dir="/tmp")
+        self.home = home or str(self._temporary)
+        if len(self.home) > HOME_MAX:
+            raise SandglassError(f"home: {self.home!r} is longer than {HOME_MAX} bytes, too long for unix sockets")
+        os.makedirs(self.home, exist_ok=True)
+        if self._temporary:
+            os.chmod(self.home, 0o755)  # the server's unprivileged roles must reach it
+        self.socket = os.path.join(self.home, "local.sock")
+        self.url = listen or "unix:" + self.socket
+        where = parse_url(self.url)
+        address = self.url if where.path else f"{'127.0.0.1' if where.host == 'localhost' else where.host}:{where.port}"
+        self.log = os.path.join(self.home, "server.log")
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.socket)
+        name = f"sgl-{os.getpid()}-{os.path.basename(self.home)[-12:]}"
+        command = [find_binary(), "serve", "--listen", address, "--home", self.home, "--cgroup-name", name,
+                   "--shutdown-kill=true", *options]
+        clean = {k: v for k, v in os.environ.items() if not k.startswith("SANDGLASS_")}
+        with open(self.log, "ab") as log:
+            self._process = subprocess.Popen(["/bin/sh", "-c", WATCH, "sandglass-local", *command], stdin=subprocess.PIPE,
+                                             stdout=log, stderr=log, start_new_session=True, env={**clean, **(env or {})})
+        atexit.register(self.stop)
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def wait(self, seconds: float = START_SECONDS) -> None:
+        """Until it answers."""
+        end = time.monotonic() + seconds
+        with Sandglass(self.url, retries=0, timeout=5) as client:
+            while True:
+                if self._process.poll() is not None:
+                    raise SandglassError(f"the server ended with {self._process.returncode}: {self.log_tail()}")
+                try:
+                    client.request("GET", "/ready")
+                    return
+                except SandglassError as e:
+                    if time.monotonic() > end:
+                        self.stop()
+                        raise SandglassError(f"the server did not come up within {seconds} s: {e}") from e
+                time.sleep(0.02)
+
+    def log_tail(self, lines: int = 20) -> str:
+        try:
+            return "\n".join(pathlib.Path(self.log).read_text(errors="replace").splitlines()[-lines:])
+        except OSError:
+            return ""
+
+    def stop(self) -> None:
+        """Ends the server and its boxes."""
+        atexit.unregister(self.stop)
+        if self._process.stdin and not self._process.stdin.closed:
+            self._process.stdin.close()
+        try:
+            self._process.wait(30)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        with contextlib.suppress(OSError):
+            os.unlink(self.socket)
+        if self._temporary:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+_started: Server | None = None
+_lock = threading.Lock()
+
+
+def _home() -> str:
+    """$SANDGLASS_LOCAL_HOME, else where such things are kept. Root's server has roles without rights: not in /root."""
+    named = os.environ.get("SANDGLASS_LOCAL_HOME")
+    if named:
+        return named
+    if os.geteuid() == 0:
+        return "/var/lib/sandglass-local"
+    base = os.environ.get("XDG_DATA_HOME") or os.path.join(os.path.expanduser("~"), ".local", "share")
+    home = os.path.join(base, "sandglass-local")
+    return home if len(home) <= HOME_MAX else f"/tmp/sandglass-local-{os.getuid()}"
+
+
+def _answers(url: str | None) -> bool:
+    try:
+        with Sandglass(url, retries=0, timeout=2) as client:
+            client.request("GET", "/ready")
+        return True
+    except ConnectError:
+        return False
+    except SandglassError:
+        return True
+
+
+def local_url(*options: str) -> str:
+    """Where a server of this machine is: the one that $SANDGLASS_URL names, the one at the default address, or a private one,
+    which is started if it does not run and stopped when this program ends. What it recorded stays in its home."""
+    global _started
+    named = os.environ.get("SANDGLASS_URL")
+    if named:
+        return named
+    with _lock:
+        if _started is not None and _started.alive:
+            return _started.url
+        if not options and _answers("http://127.0.0.1:8080"):
+            return "http://127.0.0.1:8080"
+        home = _home()
+        other = "unix:" + os.path.join(home, "local.sock")
+        if os.path.exists(other[5:]) and _answers(other):
+            return other
+        _started = Server(home, *options)
+        _started.wait()
+        return _started.url
+
+
+class _Private(Sandglass):
+    """A client whose server ends with it."""
+
+    def __init__(self, server: Server, **more: Any) -> None:
+        super().__init__(server.url, **more)
+        self.server = server
+
+    def close(self) -> None:
+        super().close()
+        self.server.stop()
+
+
+def local(*options: str, private: bool = False, home: str | None = None, **more: Any) -> Sandglass:
+    """A client of a server of this machine, which is started if none runs: see local_url(). options: flags for the server,
+    such as "--pool-size", "8".
+
+    private  a server for this client alone, in `home` or a temporary directory; it ends with close()
+    """
+    if private or home:
+        server = Server(home, *options)
+        server.wait()
+        return _Private(server, **more)
+    return Sandglass(local_url(*options), **more)
+
+
+def alocal(*options: str, **more: Any) -> AsyncSandglass:
+    """The same for asyncio. It blocks while a server starts."""
+    return AsyncSandglass(local_url(*options), **more)

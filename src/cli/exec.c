@@ -1,0 +1,254 @@
+/* `sandglass exec`: one tool call in a box. The command's own exit code becomes ours, as ssh does it. */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "cli/cli.h"
+#include "cli/text.h"
+#include "daemon/units.h"
+#include "wire/outcome.h"
+
+struct asked {
+    const char *tool, *params, *timeout, *cwd, *key;
+    struct option_list env;
+    bool input;
+};
+
+/* In single quotes nothing is special but the single quote itself. */
+static void add_quoted(struct buf *b, const char *word)
+{
+    if (*word &&
+        strspn(word, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./=:,+@%") == strlen(word)) {
+        buf_z(b, word);
+        return;
+    }
+    buf_char(b, '\'');
+    for (; *word; word++) {
+        if (*word == '\'')
+            buf_z(b, "'\\''");
+        else
+            buf_char(b, *word);
+    }
+    buf_char(b, '\'');
+}
+
+/* One word without "--" is shell text; otherwise each word is one argument. */
+static void add_command(struct jw *w, const struct words *words)
+{
+    struct buf text;
+
+    buf_init(&text, LIMIT_COMMAND);
+    if (words->n == 2 && words->dashed < 0)
+        buf_z(&text, words->v[1]);
+    else
+        for (int i = 1; i < words->n; i++) {
+            if (i > 1)
+                buf_char(&text, ' ');
+            add_quoted(&text, words->v[i]);
+        }
+    jw_kstr(w, "command", buf_view(&text));
+    buf_done(&text);
+}
+
+static int add_input(struct jw *w)
+{
+    struct buf in;
+    ssize_t n;
+
+    buf_init(&in, LIMIT_COMMAND);
+    for (;;) {
+        char *room = buf_room(&in, 65536);
+        if (!room)
+            break;
+        n = read(STDIN_FILENO, room, 65536);
+        if (n <= 0)
+            break;
+        buf_grew(&in, (size_t)n);
+    }
+    bool full = in.full;
+    jw_kstr(w, "stdin", buf_view(&in));
+    buf_done(&in);
+    if (full)
+        complain("exec: the input is larger than LIMIT_COMMAND (%ld bytes)", LIMIT_COMMAND);
+    return full ? EXIT_EXEC_OWN : OPTIONS_OK;
+}
+
+static int add_params(const struct command *cmd, const struct asked *a, const struct words *words, struct jw *w)
+{
+    if (a->params) {
+        AUTO(arena_done) struct arena arena = { 0 };
+        struct json *parsed;
+        struct err e;
+        if (json_parse(&arena, str_of(a->params), &parsed, &e) < 0)
+            return usage_error(cmd, "--params: %s", e.msg);
+        jw_raw(w, str_of(a->params));
+        return OPTIONS_OK;
+    }
+    jw_obj(w);
+    if (!a->tool)
+        add_command(w, words);
+    if (a->cwd)
+        jw_kz(w, "cwd", a->cwd);
+    if (a->env.n) {
+        jw_key(w, "env");
+        jw_obj(w);
+        for (size_t i = 0; i < a->env.n; i++) {
+            const char *equals = strchr(a->env.v[i], '=');
+            if (!equals || equals == a->env.v[i])
+                return usage_error(cmd, "--env '%s': must be NAME=VALUE", a->env.v[i]);
+            jw_key_str(w, (struct str){ a->env.v[i], (size_t)(equals - a->env.v[i]) });
+            jw_z(w, equals + 1);
+        }
+        jw_obj_end(w);
+    }
+    int r = a->input ? add_input(w) : OPTIONS_OK;
+    jw_obj_end(w);
+    return r;
+}
+
+static int add_all(const struct command *cmd, const struct asked *a, const struct words *words, struct jw *w,
+                   int64_t *ret_timeout_ms)
+{
+    int64_t ms = 0;
+
+    if (a->timeout && (units_duration(a->timeout, &ms) < 0 || ms <= 0 || ms > LIMIT_TIMEOUT_MS))
+        return usage_error(cmd, "--timeout '%s': must be a time such as 250ms, 30s or 5m, at most 24h", a->timeout);
+    jw_obj(w);
+    jw_kz(w, "tool", a->tool ? a->tool : "bash:run");
+    if (ms)
+        jw_knum(w, "timeout", (double)ms / 1000);
+    if (a->key)
+        jw_kz(w, "idempotency_key", a->key);
+    jw_key(w, "params");
+    int r = add_params(cmd, a, words, w);
+    jw_obj_end(w);
+    *ret_timeout_ms = ms;
+    return r;
+}
+
+static void print_stream(const struct json *data, const char *name, FILE *out)
+{
+    struct str s = json_get_str(data, name);
+
+    if (s.n)
+        fwrite(s.p, 1, s.n, out);
+    fflush(out);
+}
+
+static void print_data(const struct json *data)
+{
+    bool streams = json_get_str(data, "stdout").p || json_get_str(data, "stderr").p;
+
+    if (streams) {
+        print_stream(data, "stdout", stdout);
+        print_stream(data, "stderr", stderr);
+    } else if (data && data->type != JSON_NULL) {
+        printf("%.*s\n", STR_ARG(data->raw));
+    }
+}
+
+/* docs/cli.md: what became of the call, as one number */
+static int exit_code(const struct json *answer)
+{
+    const struct json *data = json_get(answer, "data");
+    struct str name = json_get_str(answer, "outcome"), message = json_get_str(answer, "message");
+    int found = outcome_find(name.p ? name.p : "", name.n);
+    enum outcome o = found < 0 ? OUTCOME_INFRA_ERROR : (enum outcome)found;
+    int64_t code = json_get_int(data, "exit_code", -1);
+    bool has_code = code >= 0 && code <= 255;
+
+    if (o != OUTCOME_OK && !(o == OUTCOME_TASK_ERROR && has_code))
+        complain("%.*s: %.*s", STR_ARG(name), STR_ARG(message));
+    switch (o) {
+    case OUTCOME_OK: return has_code ? (int)code : EXIT_FINE;
+    case OUTCOME_TASK_ERROR:
+    case OUTCOME_DISK_FULL:
+    case OUTCOME_PID_LIMIT:
+    case OUTCOME_EGRESS_DENIED: return has_code && code ? (int)code : EXIT_FAILED;
+    case OUTCOME_TIMEOUT: return EXIT_EXEC_TIMEOUT;
+    case OUTCOME_OOM:
+    case OUTCOME_KILLED: return has_code && code ? (int)code : 137;
+    case OUTCOME_INVALID_REQUEST:
+    case OUTCOME_BOX_LOST:
+    case OUTCOME_INFRA_ERROR:
+    case OUTCOME_COUNT: break;
+    }
+    return EXIT_EXEC_OWN;
+}
+
+static int call(const struct words *w, struct str body, int64_t timeout_ms)
+{
+    const struct json *answer;
+    struct api api;
+
+    api_init(&api, w);
+    /* The server ends the call; we wait for it, and a little longer for a server that does not answer. */
+    api.timeout_ms = timeout_ms ? (int)(timeout_ms + 30000) : 0;
+    int r = api_call(&api, "POST", api_path(&api, "/sg/v1/boxes/", w->v[0], "/execute"), body, &answer);
+    if (r != 0) {
+        r = EXIT_EXEC_OWN;
+    } else {
+        if (w->json)
+            api_print(&api);
+        else
+            print_data(json_get(answer, "data"));
+        int64_t dropped = json_get_int(answer, "dropped_bytes", 0);
+        if (dropped > 0)
+            complain("%lld bytes in the middle of the output were left out", (long long)dropped);
+        r = exit_code(answer);
+    }
+    api_done(&api);
+    return r;
+}
+
+static int run(const struct command *cmd, int argc, char **argv)
+{
+    struct asked a = { 0 };
+    struct words w;
+    struct buf body;
+    int64_t timeout_ms = 0;
+    const struct option rows[] = {
+        { "timeout", 't', OPTION_TEXT, &a.timeout, "TIME", "end it after 250ms, 30s, 5m" },
+        { "cwd", 'C', OPTION_TEXT, &a.cwd, "DIR", "in this directory of the box" },
+        { "env", 'e', OPTION_LIST, &a.env, "NAME=VALUE", "a variable; may be repeated" },
+        { "stdin", 'i', OPTION_FLAG, &a.input, NULL, "give it our standard input" },
+        { "tool", 0, OPTION_TEXT, &a.tool, "TOOL", "another tool than bash:run; see 'sandglass tools'" },
+        { "params", 'p', OPTION_TEXT, &a.params, "JSON", "the tool's parameters" },
+        { "key", 0, OPTION_TEXT, &a.key, "KEY", "idempotency key: a repeated call shares the first one's answer" },
+        { 0 },
+    };
+    int r = options_parse(cmd, rows, 2, argc, argv, &w);
+
+    if (r != OPTIONS_OK)
+        return r;
+    if (w.n == 0)
+        return usage_error(cmd, "name a box");
+    if (w.n == 1 && !a.tool && !a.params)
+        return usage_error(cmd, "say what to run");
+    if (w.n > 1 && (a.tool || a.params))
+        return usage_error(cmd, "with --tool or --params, no command is expected");
+
+    buf_init(&body, 4 * LIMIT_COMMAND);
+    struct jw writer = { .out = &body };
+    r = add_all(cmd, &a, &w, &writer, &timeout_ms);
+    if (r == OPTIONS_OK)
+        r = call(&w, buf_view(&body), timeout_ms);
+    buf_done(&body);
+    return r;
+}
+
+const struct command command_exec = {
+    .name = "exec",
+    .words = "[options] BOX 'SHELL TEXT' | BOX -- PROGRAM ARGS... | BOX --tool TOOL --params JSON",
+    .about = "Run a command, or another tool, in a box; it is recorded as a step.",
+    .more = "The exit code is the command's own; 124: its time was over; 125: not the command failed, but what\n"
+            "should have run it. bash:run uses the box's one shell: its directory and variables persist.",
+    .examples = "  sandglass exec b-3f9a 'cd /tmp && ls -l | wc -l'\n"
+                "  sandglass exec b-3f9a -- python3 -c 'print(1 + 1)'\n"
+                "  sandglass exec --timeout 30s --stdin b-3f9a 'sort | uniq -c' < words.txt\n"
+                "  sandglass exec b-3f9a --tool file:read --params '{\"path\": \"/etc/hostname\"}'\n",
+    .run = run,
+    .remote = true,
+};

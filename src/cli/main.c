@@ -1,0 +1,58 @@
+/* The program's entry: one table of commands. */
+#include <string.h>
+
+#include "cli/cli.h"
+#include "cli/knowlyr.h"
+
+static const struct command *const commands[] = {
+    &command_serve,    &command_doctor,  &command_tools,
+    &command_create,   &command_exec,    &command_list,
+    &command_show,     &command_destroy, &command_pause,
+    &command_resume,   &command_log,     &command_top,
+    &command_replay,   &command_export,  &command_import,
+    &command_annotate, &command_prune,   &command_snapshot,
+    &command_restore,  &command_reset,   &command_fork,
+    &command_states,   &command_gc,      &command_diff,
+    &command_checkout, &command_knowlyr, &command_mcp,
+    &command_key,      &command_version, &command_role,
+    &command_config,   &command_routes,  NULL,
+};
+
+static void print_commands(FILE *out)
+{
+    fputs("Sandglass gives agents computers, and remembers everything that happened in them.\n\n"
+          "usage: sandglass COMMAND ...\n\n",
+          out);
+    for (const struct command *const *c = commands; *c; c++)
+        if (!(*c)->hidden)
+            fprintf(out, "  %-9s %s\n", (*c)->name, (*c)->about);
+    fputs("\n'sandglass COMMAND --help' shows options and examples.\n", out);
+}
+
+int main(int argc, char **argv)
+{
+    const char *name = argc > 1 ? argv[1] : NULL, *slash = argc ? strrchr(argv[0], '/') : NULL;
+
+    if (argc && strcmp(slash ? slash + 1 : argv[0], "knowlyr-sandbox") == 0)
+        return knowlyr_main(argc, argv);
+    if (!name) {
+        print_commands(stderr);
+        return EXIT_USAGE;
+    }
+    if (strcmp(name, "--version") == 0)
+        name = "version";
+    bool help = strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0 || strcmp(name, "help") == 0;
+    if (help && argc == 2) {
+        print_commands(stdout);
+        return EXIT_FINE;
+    }
+    if (help) { /* sandglass help exec */
+        name = argv[2];
+        argv[2] = "--help";
+    }
+    for (const struct command *const *c = commands; *c; c++)
+        if (strcmp((*c)->name, name) == 0)
+            return (*c)->run(*c, argc - 1, argv + 1);
+    complain("there is no command '%s'; 'sandglass --help' lists them", name);
+    return EXIT_USAGE;
+}

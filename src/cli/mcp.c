@@ -1,0 +1,327 @@
+/* `sandglass mcp`: MCP over stdin and stdout, for clients that start their servers themselves. Each line goes to the
+ * server's /mcp; what comes back, at once or as events, goes out as lines. Without a server one is started for as long
+ * as this runs. */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "base/loop.h"
+#include "cli/cli.h"
+#include "cli/client.h"
+
+enum { AT_ONCE = 64, START_MS = 30000, LOOK_MS = 50 };
+
+static struct {
+    const char *url, *path;
+    char more[2000]; /* header lines */
+    char session[64];
+    pthread_mutex_t lock; /* of stdout, and of what follows */
+    pthread_cond_t fewer;
+    int busy;
+    pid_t server; /* 0: not ours */
+    char socket[80];
+} mcp = { .lock = PTHREAD_MUTEX_INITIALIZER, .fewer = PTHREAD_COND_INITIALIZER };
+
+static void put(struct str line)
+{
+    pthread_mutex_lock(&mcp.lock);
+    fwrite(line.p, 1, line.n, stdout);
+    fputc('\n', stdout);
+    fflush(stdout);
+    pthread_mutex_unlock(&mcp.lock);
+}
+
+/* The message that a client gets if the server cannot be asked; id is the raw JSON of its request's. */
+static void put_error(struct str id, const char *text)
+{
+    struct buf b;
+    struct jw j = { .out = &b };
+
+    buf_init(&b, 64 * KiB);
+    jw_obj(&j);
+    jw_kz(&j, "jsonrpc", "2.0");
+    jw_kraw(&j, "id", id);
+    jw_key(&j, "error");
+    jw_obj(&j);
+    jw_kint(&j, "code", -32603);
+    jw_kz(&j, "message", text);
+    jw_obj_end(&j);
+    jw_obj_end(&j);
+    put(buf_view(&b));
+    buf_done(&b);
+}
+
+static int ask(const char *method, struct str body, struct client **ret, struct err *e)
+{
+    char header[2300];
+
+    snprintf(header, sizeof header, "Accept: application/json, text/event-stream%s%s%s",
+             mcp.session[0] ? "\r\nMcp-Session-Id: " : "", mcp.session, mcp.more);
+    return client_open(
+        &(struct client_request){ .url = mcp.url, .method = method, .path = mcp.path, .header = header, .body = body },
+        ret, e);
+}
+
+/* Copies what a server says: one message, or a stream of them. */
+static int pass_on(struct client *c, struct err *e)
+{
+    struct buf b;
+    int r;
+
+    buf_init(&b, LIMIT_HTTP_REPLY);
+    if (strncmp(client_type(c), "text/event-stream", 17) != 0) {
+        r = client_body(c, &b, e);
+        for (size_t i = 0; i < b.n; i++) /* a line is a message */
+            if (b.p[i] == '\n' || b.p[i] == '\r')
+                b.p[i] = ' ';
+        if (r >= 0 && b.n)
+            put(buf_view(&b));
+        buf_done(&b);
+        return r;
+    }
+    while ((r = client_line(c, &b, e)) > 0) {
+        if (b.n > 6 && memcmp(b.p, "data: ", 6) == 0)
+            put((struct str){ b.p + 6, b.n - 6 });
+        buf_reset(&b);
+    }
+    buf_done(&b);
+    return r;
+}
+
+struct message {
+    struct arena arena;
+    struct str text, id; /* id: raw; p NULL: a notification */
+    bool opens;          /* initialize */
+};
+
+static void deliver(struct message *m)
+{
+    struct client *c = NULL;
+    struct err e;
+
+    if (ask("POST", m->text, &c, &e) < 0) {
+        if (m->id.p)
+            put_error(m->id, e.msg);
+        return;
+    }
+    if (m->opens)
+        snprintf(mcp.session, sizeof mcp.session, "%s", client_session(c));
+    if (pass_on(c, &e) < 0 && m->id.p)
+        put_error(m->id, e.msg);
+    client_close(c);
+}
+
+static void message_free(struct message *m)
+{
+    arena_done(&m->arena);
+    free(m);
+}
+
+static void *deliver_aside(void *arg)
+{
+    deliver(arg);
+    message_free(arg);
+    pthread_mutex_lock(&mcp.lock);
+    mcp.busy--;
+    pthread_cond_signal(&mcp.fewer);
+    pthread_mutex_unlock(&mcp.lock);
+    return NULL;
+}
+
+/* What the server says by itself. */
+static void *listen_to(void *arg)
+{
+    struct client *c = NULL;
+    struct err e;
+
+    (void)arg;
+    while (ask("GET", (struct str){ 0 }, &c, &e) == 0) {
+        bool fine = client_status(c) == 200;
+        if (fine)
+            (void)pass_on(c, &e);
+        client_close(c);
+        if (!fine)
+            break;
+    }
+    return NULL;
+}
+
+static void wait_for_room(int most)
+{
+    pthread_mutex_lock(&mcp.lock);
+    while (mcp.busy > most)
+        pthread_cond_wait(&mcp.fewer, &mcp.lock);
+    pthread_mutex_unlock(&mcp.lock);
+}
+
+static void start_thread(void *(*run)(void *), void *arg)
+{
+    pthread_t t;
+
+    if (pthread_create(&t, NULL, run, arg) != 0)
+        abort();
+    pthread_detach(t);
+}
+
+static void take_line(char *line, size_t n)
+{
+    struct message *m = calloc(1, sizeof *m);
+    struct json *j = NULL;
+    struct err e;
+
+    if (!m)
+        abort();
+    m->text = arena_copy(&m->arena, (struct str){ line, n });
+    if (json_parse(&m->arena, m->text, &j, &e) < 0) {
+        put_error(STR("null"), e.msg);
+        message_free(m);
+        return;
+    }
+    const struct json *id = json_get(j, "id");
+    m->id = id ? id->raw : (struct str){ 0 };
+    m->opens = str_is(json_get_str(j, "method"), "initialize");
+    if (m->opens || !m->id.p) { /* in order with what comes after it */
+        deliver(m);
+        if (m->opens && mcp.session[0])
+            start_thread(listen_to, NULL);
+        message_free(m);
+        return;
+    }
+    wait_for_room(AT_ONCE - 1);
+    pthread_mutex_lock(&mcp.lock);
+    mcp.busy++;
+    pthread_mutex_unlock(&mcp.lock);
+    start_thread(deliver_aside, m);
+}
+
+/* ---- a server of our own ---- */
+
+/* Is a server there, and has it started? */
+static bool answers(void)
+{
+    struct client *c = NULL;
+    struct err e;
+    struct client_request r = { .url = mcp.url, .method = "GET", .path = "/sg/v1/status", .timeout_ms = 5000 };
+    bool yes = client_open(&r, &c, &e) == 0 && client_status(c) != 503;
+
+    client_close(c);
+    return yes;
+}
+
+static void end_server(void)
+{
+    if (mcp.server <= 0)
+        return;
+    kill(mcp.server, SIGTERM);
+    waitpid(mcp.server, NULL, 0);
+    unlink(mcp.socket);
+}
+
+static int start_server(void)
+{
+    char url[100];
+
+    snprintf(mcp.socket, sizeof mcp.socket, "/tmp/sandglass-mcp-%d.sock", (int)getpid());
+    snprintf(url, sizeof url, "unix:%s", mcp.socket);
+    mcp.server = fork();
+    if (mcp.server < 0)
+        return EXIT_FAILED;
+    if (mcp.server == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGTERM);
+        dup2(STDERR_FILENO, STDOUT_FILENO); /* stdout is for messages */
+        execl("/proc/self/exe", "sandglass", "serve", "--listen", url, "--shutdown-kill=true", (char *)NULL);
+        _exit(127);
+    }
+    mcp.url = strdup(url);
+    for (int64_t end = now_ms() + START_MS; now_ms() < end;) {
+        if (access(mcp.socket, F_OK) == 0 && answers())
+            return EXIT_FINE;
+        if (waitpid(mcp.server, NULL, WNOHANG) == mcp.server)
+            break;
+        nanosleep(&(struct timespec){ .tv_nsec = LOOK_MS * 1000000L }, NULL);
+    }
+    complain("no server answered, and the one that was started did not come up; see above");
+    mcp.server = 0;
+    return EXIT_UNREACHABLE;
+}
+
+static int run(const struct command *cmd, int argc, char **argv)
+{
+    const char *profile = NULL, *box = NULL, *relay = NULL;
+    struct option_list headers = { 0 };
+    struct words w;
+    char path[256], *line = NULL;
+    size_t size = 0;
+    ssize_t n;
+    int r = options_parse(
+        cmd,
+        (const struct option[]){
+            { "profile", 0, OPTION_TEXT, &profile, "NAME",
+              "which tools are shown: all, code, browser, desktop, aio, knowlyr" },
+            { "box", 0, OPTION_TEXT, &box, "ID",
+              "the box that they act in; 'own': a new one (default: the server's default box)" },
+            { "relay", 0, OPTION_TEXT, &relay, "URL", "speak to the MCP server at this URL instead, whosever it is" },
+            { "header", 0, OPTION_LIST, &headers, "LINE", "with --relay: a header for it" },
+            { 0 } },
+        0, argc, argv, &w);
+
+    if (r != OPTIONS_OK)
+        return r;
+    if (w.n)
+        return usage_error(cmd, "'%s': mcp takes options only", w.v[0]);
+    for (size_t i = 0, at = 0; i < headers.n && at < sizeof mcp.more; i++)
+        at += (size_t)snprintf(mcp.more + at, sizeof mcp.more - at, "\r\n%s", headers.v[i]);
+    bool own = box && strcmp(box, "own") == 0;
+    snprintf(path, sizeof path, "%s%s/mcp?box=%s%s%s", box && !own ? "/box/" : "", box && !own ? box : "",
+             own ? "own" : "default", profile ? "&profile=" : "", profile ? profile : "");
+    struct api api; /* knows where servers are */
+    api_init(&api, &w);
+    bool asked = w.url || getenv("SANDGLASS_URL");
+    mcp.url = relay ? relay : api.url;
+    mcp.path = relay ? "" : path;
+    signal(SIGPIPE, SIG_IGN);
+    if (relay) { /* what we show to our own server is nobody else's business */
+        unsetenv("SANDGLASS_API_KEY");
+        unsetenv("SANDGLASS_TICKET");
+    }
+    if (!relay && !answers() && (asked || start_server() != EXIT_FINE)) {
+        if (asked)
+            complain("no server at %s", mcp.url);
+        return EXIT_UNREACHABLE;
+    }
+    while ((n = getline(&line, &size, stdin)) > 0) {
+        while (n > 0 && (line[n - 1] == '\n' || line[n - 1] == '\r'))
+            n--;
+        if (n > 0)
+            take_line(line, (size_t)n);
+    }
+    free(line);
+    wait_for_room(0);
+    struct client *c = NULL;
+    struct err e;
+    if (mcp.session[0] && ask("DELETE", (struct str){ 0 }, &c, &e) == 0)
+        client_close(c);
+    end_server();
+    return EXIT_FINE;
+}
+
+const struct command command_mcp = {
+    .name = "mcp",
+    .words = "[--profile NAME] [--box ID|own] [--relay URL]",
+    .about = "Speak MCP on stdin and stdout, for clients that start their servers themselves.",
+    .more = "Uses the server at --url or SANDGLASS_URL; without either the one on the default address, and if there is "
+            "none\n"
+            "starts one that ends with this command.",
+    .examples = "  sandglass mcp --profile code --box own\n"
+                "  {\"mcpServers\": {\"sandglass\": {\"command\": \"sandglass\", \"args\": [\"mcp\"]}}}\n",
+    .run = run,
+    .remote = true,
+};

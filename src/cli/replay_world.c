@@ -1,0 +1,315 @@
+#include "cli/replay_world.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+#include "cli/client.h"
+
+enum { TRIES = 6, ROOT_TRIES = 220, TTL_S = 24 * 3600 };
+
+struct pair_of_boxes {
+    char *recorded, *made;
+};
+struct pair_of_states { /* a state of the recording, and the one that is its counterpart here */
+    struct pair_of_states *next;
+    struct str recorded, made;
+};
+struct world {
+    struct api *api;
+    const char *on, *label;
+    struct pair_of_boxes *boxes;
+    size_t n;
+    struct pair_of_states *states;
+    struct pair_of_states *aliases; /* boxes: .made goes on where .recorded was */
+    struct arena arena;
+};
+
+struct world *world_new(struct api *api, const char *on, const char *label)
+{
+    struct world *w = calloc(1, sizeof *w);
+
+    if (!w)
+        abort();
+    *w = (struct world){ .api = api, .on = on, .label = label };
+    return w;
+}
+
+static void destroy(struct world *w, const char *box)
+{
+    arena_reset(&w->api->arena);
+    (void)api_call(w->api, "DELETE", api_path(w->api, "/sg/v1/boxes/", box, ""), (struct str){ 0 }, NULL);
+}
+
+void world_free(struct world *w, bool keep)
+{
+    bool json = w->api->json;
+
+    w->api->json = false; /* a box that is gone already is no part of the result */
+    for (size_t i = 0; i < w->n; i++) {
+        if (!keep)
+            destroy(w, w->boxes[i].made);
+        free(w->boxes[i].recorded);
+        free(w->boxes[i].made);
+    }
+    w->api->json = json;
+    free(w->boxes);
+    arena_done(&w->arena);
+    free(w);
+}
+
+const char *world_box(const struct world *w, size_t i)
+{
+    if (w->on)
+        return i == 0 ? w->on : NULL;
+    return i < w->n ? w->boxes[i].made : NULL;
+}
+
+/* --- making boxes --- */
+
+/* Like the recorded one, of which the log knows the settings; if it was forked, from the same state. */
+static int make_box(struct world *w, const char *recorded, char **ret)
+{
+    const struct json *known = NULL, *answer = NULL;
+    struct buf body;
+    struct jw j = { .out = &body };
+    int r = 0;
+
+    arena_reset(&w->api->arena);
+    if (*recorded)
+        r = api_try(w->api, api_path(w->api, "/sg/v1/boxes/", recorded, "/settings"), &known);
+    if (r != 0)
+        return r;
+    struct str state = json_get_str(known, "began_with");
+    const struct json *settings = json_get(known, "settings");
+    buf_init(&body, 64 * KiB);
+    jw_obj(&j);
+    for (const struct json *m = settings ? settings->first : NULL; m; m = m->next) {
+        jw_key_str(&j, m->name);
+        jw_raw(&j, m->raw);
+    }
+    jw_kint(&j, "ttl", TTL_S); /* if we are killed, nobody else destroys it */
+    jw_key(&j, "labels");
+    jw_obj(&j);
+    jw_kz(&j, "replay", w->label);
+    jw_obj_end(&j);
+    jw_obj_end(&j);
+    char *begin = state.n ? arena_z(&w->api->arena, state) : NULL;
+    r = api_call(w->api, "POST", "/sg/v1/boxes", buf_view(&body), &answer);
+    buf_done(&body);
+    if (r == 0)
+        *ret = strndup(json_get_str(answer, "id").p, json_get_str(answer, "id").n);
+    if (r == 0 && begin) {
+        buf_init(&body, 4096);
+        buf_printf(&body, "{\"state\":\"%s\"}", begin);
+        r = api_call(w->api, "POST", api_path(w->api, "/sg/v1/boxes/", *ret, "/restore"), buf_view(&body), NULL);
+        buf_done(&body);
+    }
+    return r;
+}
+
+void world_alias(struct world *w, struct str from, struct str to)
+{
+    struct pair_of_states *p = arena_alloc(&w->arena, sizeof *p);
+
+    *p = (struct pair_of_states){ .next = w->aliases, .recorded = from, .made = to };
+    if (from.n && to.n)
+        w->aliases = p;
+}
+
+int world_diff(struct api *api, struct str x, struct str y, struct arena *a, const struct json **ret)
+{
+    const struct json *answer = NULL;
+    struct json *rows = NULL;
+    struct err e;
+
+    arena_reset(&api->arena);
+    const char *path = arena_printf(&api->arena, "/sg/v1/diff?a=%.*s&b=%.*s&text=1", STR_ARG(x), STR_ARG(y));
+    if (api_try(api, path, &answer) != 0 || !answer || !json_get(answer, "rows"))
+        return -1;
+    if (json_parse(a, arena_copy(a, json_get(answer, "rows")->raw), &rows, &e) < 0)
+        return -1;
+    *ret = rows;
+    return 0;
+}
+
+static int box_for(struct world *w, const struct traj_step *s, const char **ret)
+{
+    struct str recorded = s->box.p ? s->box : STR("");
+
+    for (const struct pair_of_states *p = w->aliases; p; p = p->next) /* the newest first: chains are followed */
+        if (str_eq(p->made, recorded))
+            recorded = p->recorded;
+    if (w->on) {
+        *ret = w->on;
+        return 0;
+    }
+    for (size_t i = 0; i < w->n; i++) /* a step that never reached a box goes to any */
+        if (!recorded.n || str_is(recorded, w->boxes[i].recorded)) {
+            *ret = w->boxes[i].made;
+            return 0;
+        }
+    struct pair_of_boxes *more = realloc(w->boxes, (w->n + 1) * sizeof *more);
+    if (!more)
+        abort();
+    w->boxes = more;
+    struct pair_of_boxes pair = { .recorded = strndup(recorded.p, recorded.n) };
+    int r = make_box(w, pair.recorded, &pair.made);
+    if (r != 0) {
+        free(pair.recorded);
+        return r;
+    }
+    w->boxes[w->n++] = pair;
+    *ret = pair.made;
+    return 0;
+}
+
+/* A box that the recording used for one call only. */
+static void drop_temporary(struct world *w, const struct traj_step *s)
+{
+    for (size_t i = 0; s->temporary && !w->on && i < w->n; i++)
+        if (s->box.n && str_is(s->box, w->boxes[i].recorded)) {
+            destroy(w, w->boxes[i].made);
+            free(w->boxes[i].recorded);
+            free(w->boxes[i].made);
+            w->boxes[i] = w->boxes[--w->n];
+        }
+}
+
+/* --- calls --- */
+
+static void know_state(struct world *w, struct str recorded, struct str made)
+{
+    struct pair_of_states *p = arena_alloc(&w->arena, sizeof *p);
+
+    if (!recorded.n || !made.n)
+        return;
+    *p = (struct pair_of_states){ .next = w->states,
+                                  .recorded = arena_copy(&w->arena, recorded),
+                                  .made = arena_copy(&w->arena, made) };
+    w->states = p;
+}
+
+/* Tools that go back to a state name one of the recording: here, its counterpart is meant. */
+static void print_params(const struct world *w, struct jw *j, struct str params, struct arena *a)
+{
+    struct json *v = NULL;
+    struct err e;
+
+    if (json_parse(a, params, &v, &e) < 0 || v->type != JSON_OBJ) {
+        jw_raw(j, params);
+        return;
+    }
+    jw_obj(j);
+    for (const struct json *m = v->first; m; m = m->next) {
+        const struct pair_of_states *p = m->type == JSON_STR ? w->states : NULL;
+        while (p && !str_eq(p->recorded, m->s))
+            p = p->next;
+        jw_key_str(j, m->name);
+        if (p)
+            jw_str(j, p->made);
+        else
+            jw_raw(j, m->raw);
+    }
+    jw_obj_end(j);
+}
+
+static void make_body(const struct world *w, const struct traj_step *s, struct arena *a, struct buf *body)
+{
+    struct jw j = { .out = body };
+
+    jw_obj(&j);
+    jw_kstr(&j, "tool", s->tool);
+    jw_key(&j, "params");
+    if (s->tool.n > 4 && memcmp(s->tool.p, "box:", 4) == 0)
+        print_params(w, &j, s->params.n ? s->params : STR("{}"), a);
+    else
+        jw_raw(&j, s->params.n ? s->params : STR("{}"));
+    /* The call's own timeout is not among the parameters; how long it ran before it was ended tells it. */
+    if (str_is(s->outcome, "timeout") && s->run_us > 0)
+        jw_knum(&j, "timeout", fmax(0.1, round((double)s->run_us / 1e5) / 10));
+    jw_obj_end(&j);
+}
+
+/* As api_call, but an answer that says how the call ended is an answer, whatever its status. */
+static int execute(struct world *w, const char *box, struct str body, struct arena *a, const struct json **ret)
+{
+    struct client_request request = { .url = w->api->url, .method = "POST", .body = body };
+    struct client *c = NULL;
+    struct buf text;
+    struct json *answer = NULL;
+    struct err e = { 0 };
+
+    arena_reset(&w->api->arena);
+    request.path = api_path(w->api, "/sg/v1/boxes/", box, "/execute");
+    buf_init(&text, LIMIT_HTTP_REPLY);
+    int r = client_open(&request, &c, &e);
+    if (r >= 0)
+        r = client_body(c, &text, &e);
+    int status = c ? client_status(c) : 0;
+    client_close(c);
+    if (r >= 0)
+        (void)json_parse(a, arena_copy(a, buf_view(&text)), &answer, &e);
+    buf_done(&text);
+    if (r < 0) {
+        complain("%s", e.msg);
+        return r == -ETIMEDOUT ? EXIT_TIMEOUT : EXIT_UNREACHABLE;
+    }
+    if (!json_get_str(answer, "outcome").n) {
+        struct str why = json_get_str(json_get(answer, "error"), "message");
+        complain("box %s: %.*s (status %d)", box, STR_ARG(why), status);
+        return status == 404 ? EXIT_NOT_FOUND : EXIT_REFUSED;
+    }
+    *ret = answer;
+    return 0;
+}
+
+/* It is computed behind the answer. */
+static void wait_root(struct world *w, struct arena *a, struct traj_step *got)
+{
+    for (int i = 0; i < ROOT_TRIES && !got->state_root.n; i++) {
+        const struct json *state = NULL;
+        arena_reset(&w->api->arena);
+        if (i)
+            usleep(i < 20 ? 5000 : 50000);
+        if (api_try(w->api, api_path(w->api, "/sg/v1/states/", arena_z(&w->api->arena, got->state_id), ""), &state) !=
+            0)
+            return;
+        got->state_root = arena_copy(a, json_get_str(state, "root"));
+    }
+}
+
+int world_call(struct world *w, const struct traj_step *s, struct arena *a, struct traj_step *got)
+{
+    const struct json *answer = NULL;
+    const char *box;
+    struct buf body;
+    int r = box_for(w, s, &box);
+
+    if (r != 0)
+        return r;
+    buf_init(&body, LIMIT_HTTP_BODY + MiB);
+    make_body(w, s, a, &body);
+    for (int i = 0; i < TRIES; i++) {
+        r = execute(w, box, buf_view(&body), a, &answer);
+        bool again = r == 0 && str_is(json_get_str(answer, "outcome"), "infra_error") &&
+                     json_get_bool(answer, "retry_safe", false);
+        if (!again)
+            break;
+        usleep(100000u << i); /* the server is full or being restarted */
+    }
+    buf_done(&body);
+    if (r != 0)
+        return r;
+    traj_result(got, answer);
+    got->box = json_get_str(answer, "box_id");
+    know_state(w, s->state_id, got->state_id);
+    know_state(w, json_get_str(s->data, "state_id"), json_get_str(got->data, "state_id"));
+    if (s->state_root.n && got->state_id.n)
+        wait_root(w, a, got);
+    drop_temporary(w, s);
+    return 0;
+}

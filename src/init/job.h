@@ -1,0 +1,34 @@
+/* A program that runs in the background, with pipes of its own: bash:start and its kin. */
+#pragma once
+
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "init/spool.h"
+
+struct init;
+struct job;
+struct task;
+
+typedef void on_job(void *arg, struct job *j); /* something happened: output, end, or the wait is over */
+
+struct job_state {
+    const char *id, *command;
+    bool running;
+    int exit_code, sig; /* once it ended; sig 0: it exited by itself */
+    int64_t pid, started_us, ended_us;
+    struct spool *out, *err;
+};
+
+struct job *job_start(struct init *in, struct str command, const char *cwd, const struct pairs *env, struct err *e);
+struct job *job_find(struct init *in, struct str id, struct err *e);
+struct job *job_next(struct init *in, struct job *j); /* NULL: the newest */
+struct job_state job_describe(struct job *j);
+/* cb is called once, later: when the pid is known. */
+void job_on_started(struct job *j, on_job *cb, void *arg);
+/* cb is called once: at the end or, unless only that is wanted, the next output; or after wait_ms. */
+void job_wait(struct job *j, int64_t wait_ms, bool only_end, on_job *cb, void *arg);
+void job_unwait(struct init *in, void *arg); /* arg's wait is not wanted any more */
+int job_input(struct job *j, struct str data, bool eof, struct err *e);
+void job_signal(struct job *j, int sig); /* the whole tree; SIGKILL leaves none */

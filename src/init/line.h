@@ -1,0 +1,13 @@
+/* What init says to bash: lines for its stdin, and the files that these lines name, all in the shell's directory. */
+#pragma once
+
+#include "base/buf.h"
+#include "base/err.h"
+
+struct shell_command;
+
+/* The line that runs the file "cmd" with its three streams at the pipes "in", "out" and "err" (or stdin from a file).
+ * last_exit is what $? is to be at its beginning. */
+int line_add_command(struct buf *b, const char *dir, const struct shell_command *c, int last_exit, struct err *e);
+/* The line that reports number, status and directory to the pipe "st", then goes back to a directory (NULL: stays). */
+void line_add_status(struct buf *b, const char *dir, unsigned number, const char *back_to);

@@ -1,0 +1,501 @@
+"""Python in a box: contexts, and the server that forks them.
+
+    python.py serve WHAT MODULES...   listens on descriptor 0, imports MODULES, forks a context or a kernel per connection
+    python.py context                 one context, without a server: control on descriptor 3
+
+A context reads requests from its control descriptor and answers each once: a line with the number of bytes, then so
+many bytes of JSON, both ways. What code prints goes to descriptors 1 and 2 as it is.
+"""
+import os
+import sys
+
+
+# --- a context ---
+
+class Context:
+    def __init__(self, control):
+        import builtins
+        import types
+
+        self.control = control
+        self.main = types.ModuleType("__main__")
+        self.main.__builtins__ = builtins
+        self.space = self.main.__dict__
+        sys.modules["__main__"] = self.main
+        self.count = 0
+        self.loop = None
+        self.busy = False
+        sys.argv = [""]
+        if "" not in sys.path:
+            sys.path[0:1] = [""]
+        add_user_site()
+        os.environ.setdefault("MPLBACKEND", "agg")
+        self.environment = dict(os.environ)
+
+    # The protocol
+
+    def read(self):
+        size = self.control.readline()
+        if not size:
+            os._exit(0)
+        return json.loads(self.control.read(int(size)))
+
+    def answer(self, reply):
+        text = json.dumps(reply, ensure_ascii=True).encode()
+        self.control.write(b"%d\n%s" % (len(text), text))
+        self.control.flush()
+
+    def serve(self):
+        signal.signal(signal.SIGINT, self.on_interrupt)
+        while True:
+            request = self.read()
+            try:
+                reply = getattr(self, "do_" + request["op"])(request)
+            except BaseException as e:  # our own mistake must not end the context
+                reply = {"status": "error", "ename": type(e).__name__, "evalue": str(e), "traceback": []}
+            self.answer(reply)
+
+    def on_interrupt(self, number, frame):
+        if self.busy:
+            raise KeyboardInterrupt
+
+    # Running
+
+    def compile(self, code, name):
+        tree = ast.parse(code, name)
+        last = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
+            last = ast.Expression(tree.body.pop().value)
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        parts = [(compile(tree, name, "exec", flags), False)] if tree.body else []
+        if last:
+            parts.append((compile(last, name, "eval", flags), True))
+        return parts
+
+    def step(self, part):
+        value = eval(part, self.space)
+        if part.co_flags & inspect_CO_COROUTINE:
+            import asyncio
+
+            if self.loop is None:
+                self.loop = asyncio.new_event_loop()
+                asyncio.set_event_loop(self.loop)
+            value = self.loop.run_until_complete(value)
+        return value
+
+    def limit(self, request):
+        memory = request.get("memory_bytes")
+        if memory:
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+            resource.setrlimit(resource.RLIMIT_DATA, (memory, hard))
+
+    def unlimit(self, request):
+        if request.get("memory_bytes"):
+            import resource
+
+            hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+            resource.setrlimit(resource.RLIMIT_DATA, (hard, hard))
+
+    def stdin(self, request):
+        text = request.get("stdin")
+        fd = os.open("/dev/null", os.O_RDONLY)
+        if text is not None:
+            os.close(fd)
+            fd = os.memfd_create("stdin")
+            os.write(fd, text.encode())
+            os.lseek(fd, 0, 0)
+        os.dup2(fd, 0)
+        os.close(fd)
+        sys.stdin = open(0, closefd=False)
+
+    def do_run(self, request):
+        self.count += 1
+        code, name = request["code"], f"<cell {self.count}>"
+        linecache.cache[name] = (len(code), None, code.splitlines(True), name)
+        reply = {"status": "ok", "exit_code": 0}
+        try:
+            importlib.invalidate_caches()  # what pip has installed meanwhile is found
+            self.stdin(request)
+            if request.get("cwd"):
+                os.chdir(request["cwd"])
+            self.limit(request)
+            self.busy = True
+            for part, wanted in self.compile(code, name):
+                value = self.step(part)
+                if wanted and value is not None:
+                    self.space["_"] = value
+                    reply["result"] = repr(value)
+        except SystemExit as e:
+            self.busy = False
+            reply["exit_code"] = e.code if isinstance(e.code, int) else 0 if e.code is None else 1
+            if e.code is not None and not isinstance(e.code, int):
+                print(e.code, file=sys.stderr)
+            reply["status"] = "error" if reply["exit_code"] else "ok"
+        except BaseException as e:
+            self.busy = False
+            self.fail(e, reply)
+        finally:
+            self.busy = False
+            self.unlimit(request)
+        for stream in (sys.stdout, sys.stderr):
+            try:
+                stream.flush()
+            except Exception:
+                pass
+        reply["figures"] = self.figures()
+        reply["memory_bytes"] = peak_memory()
+        reply["count"] = self.count
+        return reply
+
+    def fail(self, e, reply):
+        import traceback
+
+        tb = e.__traceback__
+        while tb and tb.tb_frame.f_code.co_filename == __file__:
+            tb = tb.tb_next
+        lines = traceback.format_exception(type(e), e, tb)
+        reply.update(status="interrupted" if isinstance(e, KeyboardInterrupt) else "error", exit_code=1,
+                     ename=type(e).__name__, evalue=str(e), traceback=[line.rstrip("\n") for line in lines])
+        try:
+            sys.stderr.write("".join(lines))
+        except Exception:
+            pass
+
+    def figures(self):
+        plt = sys.modules.get("matplotlib.pyplot")
+        if not plt:
+            return []
+        import base64
+        import io
+
+        found = []
+        for number in plt.get_fignums()[:16]:
+            out = io.BytesIO()
+            try:
+                plt.figure(number).savefig(out, format="png", bbox_inches="tight")
+            except Exception as e:
+                print(f"figure {number} cannot be drawn: {e}", file=sys.stderr)
+                continue
+            found.append(base64.b64encode(out.getvalue()).decode())
+        plt.close("all")
+        return found
+
+    # What a fork of the box begins with
+
+    def do_save(self, request):
+        carry = carrier()
+        carry.started = self.environment
+        self.busy = True  # it may be interrupted
+        try:
+            return {"status": "ok", "lost": carry.save(self.space, request["path"], count=self.count)}
+        finally:
+            self.busy = False
+
+    def do_load(self, request):
+        self.busy = True
+        try:
+            lost, self.count = carrier().load(self.space, request["path"])
+        finally:
+            self.busy = False
+        return {"status": "ok", "lost": lost}
+
+
+    # A copy within the box
+
+    def do_branch(self, request):
+        """Forks this very process. The copy belongs to nobody here: it waits at a socket for whoever will drive it."""
+        import socket
+
+        listener = socket.socket(socket.AF_UNIX)
+        listener.bind(request["path"])
+        listener.listen(1)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                if os.fork() == 0:
+                    self.go_on_elsewhere(listener, request["path"])
+            finally:
+                os._exit(0)
+        os.waitpid(pid, 0)
+        listener.close()
+        return {"status": "ok"}
+
+    def do_where(self, request):
+        return {"status": "ok", "result": os.getcwd()}
+
+    def go_on_elsewhere(self, listener, path):
+        import socket
+
+        os.setsid()
+        with open(os.devnull, "r+b", buffering=0) as nothing:
+            for fd in (0, 1, 2, 3):  # whoever reads the original's output must not wait for this one
+                os.dup2(nothing.fileno(), fd)
+        listener.settimeout(30)
+        connection, _ = listener.accept()
+        os.unlink(path)
+        _, fds, _, _ = socket.recv_fds(connection, 1 << 16, 4)
+        for fd, to in zip(fds, (0, 1, 2, 3)):
+            os.dup2(fd, to)
+            os.close(fd)
+        listener.close()
+        connection.sendall(b"pid %d\n" % os.getpid())
+        reseed()
+        self.control, self.loop = Pipe(3), None
+        self.connection = connection  # open as long as this process lives
+        self.serve()
+
+
+def reseed():
+    """After a fork: random numbers of its own."""
+    random.seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+
+
+def carrier():
+    """carry.py, which lies beside this file; pickles name it."""
+    name = "_sandglass_carry"
+    if name not in sys.modules:
+        from importlib import util
+
+        spec = util.spec_from_file_location(name, os.path.join(os.path.dirname(__file__), "carry.py"))
+        sys.modules[name] = util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+inspect_CO_COROUTINE = 0x80
+
+
+def add_user_site():
+    """Where pip installs; Python leaves it out if it is not there yet when it starts."""
+    import site
+
+    place = site.getusersitepackages()
+    if place not in sys.path:
+        sys.path.append(place)
+
+
+def peak_memory():
+    try:
+        with open("/proc/self/status") as f:
+            for line in f:
+                if line.startswith("VmHWM:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def run_context(fd):
+    for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    Context(Pipe(fd)).serve()
+
+
+class Pipe:
+    """Both ends of the control socket; io's own classes will not read and write one that cannot seek."""
+
+    def __init__(self, fd):
+        self.input = os.fdopen(fd, "rb", closefd=False)
+        self.output = os.fdopen(fd, "wb", closefd=False)
+        self.readline, self.read = self.input.readline, self.input.read
+        self.write, self.flush = self.output.write, self.output.flush
+
+
+# --- a kernel ---
+
+def run_kernel(request):
+    from ipykernel.kernelapp import IPKernelApp
+
+    add_user_site()
+    sys.argv = ["ipykernel_launcher.py", "-f", request["connection_file"]]
+    app = IPKernelApp.instance()
+    app.initialize(sys.argv[1:] + KERNEL_OPTIONS)
+    carrier().begin()
+    inline = sys.modules.get("matplotlib_inline.backend_inline")
+    if inline:  # it was imported before there was a shell to attach itself to
+        inline._enable_matplotlib_integration()
+    app.start()
+
+
+KERNEL_OPTIONS = ["--HistoryManager.hist_file=:memory:"]
+KERNEL_MODULES = ("ipykernel.kernelapp ipykernel.ipkernel ipykernel.zmqshell ipykernel.iostream ipykernel.heartbeat "
+                  "ipykernel.parentpoller ipykernel.debugger ipykernel.compiler ipykernel.comm IPython.core.magics "
+                  "IPython.core.completer IPython.core.completerlib IPython.core.usage IPython.core.payloadpage "
+                  "matplotlib_inline.config jedi zmq.eventloop.zmqstream "
+                  "tornado.platform.asyncio asyncio.base_events nest_asyncio pydev_ipython sqlite3 "
+                  "jupyter_client.session psutil").split()
+
+
+# --- the server ---
+
+class Server:
+    def __init__(self, what, modules):
+        self.what = what
+        self.listener = socket.socket(fileno=0)
+        self.children = {}  # pid -> connection
+        self.stamps = {}
+        os.environ["MPLBACKEND"] = "agg" if what == "context" else "module://matplotlib_inline.backend_inline"
+        for name in modules:
+            try:
+                importlib.import_module(name)
+            except Exception as e:
+                sys.stderr.write(f"{name} is not preloaded: {e}\n")
+        if "matplotlib" in modules:
+            with contextlib.suppress(Exception):
+                importlib.import_module("matplotlib.pyplot")
+        carrier()
+        self.stamp()
+
+    def stamp(self):
+        """Of every module, what its file was: after pip has changed one, a fork would have the old one."""
+        for name, module in list(sys.modules.items()):
+            file = getattr(module, "__file__", None)
+            if file and "." not in name and not file.startswith("/usr/lib/python3."):
+                self.stamps[file] = self.state(file)
+
+    def state(self, file):
+        try:
+            s = os.stat(file)
+            return s.st_mtime_ns, s.st_ino, s.st_size
+        except OSError:
+            return None
+
+    def stale(self):
+        return any(self.state(file) != stamp for file, stamp in self.stamps.items())
+
+    def run(self):
+        gc.collect()
+        gc.freeze()  # a collection in a child would touch, and so copy, every page
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        os.set_blocking(reader, False)
+        signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        poll = select.poll()
+        poll.register(0, select.POLLIN)
+        poll.register(reader, select.POLLIN)
+        self.poll, self.fds, self.pipe = poll, {}, (reader, writer)
+        while True:
+            for fd, _ in poll.poll():
+                if fd == 0:
+                    self.accept()
+                elif fd == reader:
+                    with contextlib.suppress(OSError):
+                        os.read(reader, 4096)
+                    self.reap()
+                else:
+                    self.hang_up(fd)
+
+    def accept(self):
+        connection, _ = self.listener.accept()
+        if self.stale():
+            os._exit(0)  # whoever asked starts a kernel or a context by itself; the next one finds a fresh server
+        try:
+            text, fds, _, _ = socket.recv_fds(connection, 1 << 16, 4)
+            request = json.loads(text)
+        except (OSError, ValueError):
+            connection.close()
+            return
+        try:
+            pid = os.fork()
+        except OSError:
+            pid = -1
+        if pid == 0:
+            self.child(connection, request, fds)
+        for fd in fds:
+            os.close(fd)
+        if pid < 0:
+            connection.close()
+            return
+        self.children[pid] = connection
+        self.fds[connection.fileno()] = pid
+        self.poll.register(connection, select.POLLIN)
+        with contextlib.suppress(OSError):
+            connection.sendall(b"pid %d\n" % pid)
+
+    def child(self, connection, request, fds):
+        try:
+            os.setsid()
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+            control = os.dup(fds[3]) if len(fds) > 3 else -1
+            for i in range(3):
+                os.dup2(fds[i], i)
+            if control >= 0:
+                os.dup2(control, 3)
+            os.closerange(4, 64)
+            os.environ.clear()
+            os.environ.update(request["env"])
+            os.chdir(request.get("cwd") or "/")
+            reseed()
+            if request["what"] == "kernel":
+                run_kernel(request)
+            else:
+                run_context(3)
+        except SystemExit:
+            pass
+        except BaseException:
+            import traceback
+
+            traceback.print_exc()
+            os._exit(1)
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(0)
+
+    def reap(self):
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except OSError:
+                return
+            if pid <= 0:
+                return
+            connection = self.children.pop(pid, None)
+            if connection:
+                with contextlib.suppress(OSError):
+                    connection.sendall(b"exit %d\n" % status)
+                self.forget(connection)
+
+    def forget(self, connection):
+        self.fds.pop(connection.fileno(), None)
+        with contextlib.suppress(KeyError, OSError):
+            self.poll.unregister(connection)
+        connection.close()
+
+    def hang_up(self, fd):
+        pid = self.fds.get(fd)
+        if pid is None:
+            return
+        with contextlib.suppress(OSError):
+            os.killpg(pid, signal.SIGKILL)
+        self.forget(self.children.pop(pid))
+
+
+import ast
+import importlib
+import json
+import linecache
+import random
+import signal
+
+if __name__ == "__main__":
+    if sys.argv[1] == "serve":
+        import contextlib
+        import gc
+        import select
+        import socket
+
+        names = [m for m in sys.argv[3:] if m]
+        Server(sys.argv[2], (KERNEL_MODULES if sys.argv[2] == "kernel" else []) + names).run()
+    else:
+        run_context(3)

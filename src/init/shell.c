@@ -1,0 +1,736 @@
+#include "init/shell.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <malloc.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+
+#include "base/auto.h"
+#include "base/buf.h"
+#include "base/limits.h"
+#include "base/loop.h"
+#include "init/child.h"
+#include "init/fifo.h"
+#include "init/init.h"
+#include "init/leftover.h"
+#include "init/line.h"
+#include "init/proc.h"
+#include "init/stream.h"
+
+enum {
+    LOOK_FIRST_MS = 60, /* quiet for so long: is it waiting for input? */
+    LOOK_LAST_MS = 2000,
+    POLITE_MS = 100, /* after SIGINT, before SIGKILL */
+    ROUND_MS = 50,
+    GIVE_UP_MS = 500,           /* bash itself does not come back: it is killed, too */
+    UNWATCHED_HEAD = 64 * 1024, /* output kept while no call waits for the command */
+};
+
+enum state { DOWN, IDLE, RUNNING, WAITING, ENDING };
+
+struct shell {
+    struct init *init;
+    struct shell *next;
+    char *name; /* NULL: closed; free for another name once its bash is gone */
+    char dir[32];
+    enum state state;
+    pid_t pid;
+    int ctl;    /* bash's stdin: lines to execute */
+    int cmd_fd; /* the file that bash sources */
+    struct fifo in, out, err, status;
+    struct loop_fd *out_watch, *err_watch, *status_watch, *in_watch;
+
+    bool proved; /* this bash has reported something */
+    bool lost;   /* the last bash died between two calls: the next report says so */
+    bool fed;    /* something was written to its stdin */
+    bool interrupted;
+    bool borrowed_cwd;  /* the command runs in another directory than the shell */
+    enum shell_end why; /* ENDING: how it is to be reported */
+    unsigned seq;       /* of the command under way: a report with another number is of an earlier one */
+    int last_exit;
+    char *cwd;
+    char *text;   /* the beginning of the command under way */
+    char *before; /* bash's children when the command began */
+    uint64_t before_tick;
+    struct procs doomed; /* ENDING: the tree as it was; a sudo's orphans are children of init afterwards */
+
+    struct shell_watch watch; /* cb NULL: nobody is waiting */
+    struct stream out_text, err_text;
+    struct leftover leftover; /* what children of earlier commands write */
+    char *scratch;
+    struct buf feed; /* not yet written to in */
+    bool feed_eof;
+    struct loop_timer *limit, *look;
+    int look_ms;
+    int64_t last_output_ms, ending_since_ms;
+};
+
+static const char shell_setup[] = "set +o history +H; unset HISTFILE MAILCHECK; PS1='$ ' PS2='> '\n";
+
+static void on_output(void *arg, uint32_t events);
+static void on_errors(void *arg, uint32_t events);
+static void on_status(void *arg, uint32_t events);
+static void on_feedable(void *arg, uint32_t events);
+static void on_limit(void *arg);
+static void on_look(void *arg);
+static void on_bash_exit(void *arg, pid_t pid, int status);
+static void settle(struct shell *s);
+
+struct shell *shell_find(struct init *in, struct str name)
+{
+    for (struct shell *s = in->shells; s; s = s->next)
+        if (s->name && str_is(name, s->name))
+            return s;
+    return NULL;
+}
+
+struct shell *shell_next(struct init *in, struct shell *s)
+{
+    s = s ? s->next : in->shells;
+    while (s && !s->name)
+        s = s->next;
+    return s;
+}
+
+static void set_cwd(struct shell *s, const char *cwd)
+{
+    if (s->cwd && strcmp(s->cwd, cwd) == 0)
+        return;
+    free(s->cwd);
+    s->cwd = strdup(cwd);
+}
+
+static struct tree tree_of(const struct shell *s)
+{
+    return (struct tree){ .root = s->pid, .before = s->before, .before_tick = s->before_tick, .also = &s->doomed };
+}
+
+/* Starting bash */
+
+static int make_dir(struct shell *s, struct err *e)
+{
+    for (unsigned no = 0; no < 100000; no++) {
+        snprintf(s->dir, sizeof s->dir, "%s/%u", BOX_RUN_DIR, no);
+        if (mkdir(s->dir, 0755) == 0)
+            return 0;
+        if (errno != EEXIST)
+            break;
+    }
+    return err_sys(e, "make %s", s->dir);
+}
+
+struct shell *shell_get(struct init *in, struct str name, struct err *e)
+{
+    struct shell *s = shell_find(in, name);
+    size_t n = 0;
+
+    if (s)
+        return s;
+    for (struct shell *other = in->shells; other; other = other->next) {
+        n++;
+        if (other->state == DOWN && (!s || !other->name))
+            s = other;
+    }
+    if (s && (!s->name || n >= LIMIT_SHELLS_PER_BOX)) { /* one whose bash has exited is free for another name */
+        settle(s);
+        leftover_clear(&s->leftover);
+        free(s->name);
+        s->name = strndup(name.p ? name.p : "", name.n);
+        set_cwd(s, init_workspace(in));
+        s->lost = false;
+        return s;
+    }
+    if (n >= LIMIT_SHELLS_PER_BOX) {
+        err_set(e, ERR_LIMIT, "box already has LIMIT_SHELLS_PER_BOX (%d) shells", LIMIT_SHELLS_PER_BOX);
+        return NULL;
+    }
+    s = calloc(1, sizeof *s);
+    if (!s)
+        abort();
+    *s =
+        (struct shell){ .init = in, .ctl = -1, .cmd_fd = -1, .in.fd = -1, .out.fd = -1, .err.fd = -1, .status.fd = -1 };
+    if (make_dir(s, e) < 0) {
+        free(s);
+        return NULL;
+    }
+    s->name = strndup(name.p ? name.p : "", name.n);
+    set_cwd(s, init_workspace(in));
+    stream_init(&s->out_text, 0, 0, 0);
+    stream_init(&s->err_text, 0, 0, 0);
+    leftover_init(&s->leftover, in->loop);
+    buf_init(&s->feed, LIMIT_FILE_IO);
+    s->limit = loop_timer_new(in->loop, on_limit, s);
+    s->look = loop_timer_new(in->loop, on_look, s);
+    s->next = in->shells;
+    in->shells = s;
+    return s;
+}
+
+static int open_pipes(struct shell *s, struct err *e)
+{
+    static const char *const names[] = { "in", "out", "err", "st" };
+    struct fifo *fifos[] = { &s->in, &s->out, &s->err, &s->status };
+    char path[48];
+
+    for (size_t i = 0; i < ARRAY_LEN(fifos); i++) {
+        int r = fifo_open(fifos[i], s->dir, names[i], e);
+        if (r < 0)
+            return r;
+    }
+    if (s->cmd_fd < 0) {
+        snprintf(path, sizeof path, "%s/cmd", s->dir);
+        s->cmd_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+        if (s->cmd_fd < 0)
+            return err_sys(e, "make %s", path);
+    }
+    struct loop *l = s->init->loop;
+    s->out_watch = loop_watch(l, s->out.fd, EPOLLIN, on_output, s);
+    s->err_watch = loop_watch(l, s->err.fd, EPOLLIN, on_errors, s);
+    s->status_watch = loop_watch(l, s->status.fd, EPOLLIN, on_status, s);
+    return s->out_watch && s->err_watch && s->status_watch ? 0 : err_sys(e, "watch the pipes of a shell");
+}
+
+static void close_pipes(struct shell *s)
+{
+    loop_unwatch(TAKE_PTR(s->out_watch));
+    loop_unwatch(TAKE_PTR(s->err_watch));
+    loop_unwatch(TAKE_PTR(s->status_watch));
+    loop_unwatch(TAKE_PTR(s->in_watch));
+    fifo_close(&s->in);
+    fifo_close(&s->out);
+    fifo_close(&s->err);
+    fifo_close(&s->status);
+    if (s->ctl >= 0)
+        close(TAKE_FD(s->ctl));
+}
+
+/* Interactive, because only an interactive bash survives SIGINT and gives up the command it is in. Its own stdout and
+ * stderr, where prompts and job notices go, are /dev/null. */
+static int start_bash(struct shell *s, struct err *e)
+{
+    static const char *const argv[] = { "bash", "--noediting", "--norc", "--noprofile", "-i", NULL };
+    AUTO(arena_done) struct arena a = { 0 };
+    auto_close int theirs = -1;
+    int ends[2];
+
+    int r = open_pipes(s, e);
+    if (r < 0)
+        return r;
+    if (pipe2(ends, O_CLOEXEC) < 0)
+        return err_sys(e, "start bash");
+    theirs = ends[0];
+    s->ctl = ends[1];
+    (void)fcntl(s->ctl, F_SETFL, O_NONBLOCK);
+    struct child_opts o = {
+        .file = "/bin/bash",
+        .argv = argv,
+        .env = child_env(&a, false, s->cwd, NULL),
+        .fds = { theirs, -1, -1 },
+        .cwd = s->cwd,
+        .subreaper = true, /* daemons of a command stay below bash, where a timeout finds them */
+        .session = true,
+    };
+    s->pid = child_start(s->init, &o, on_bash_exit, s, e);
+    if (s->pid < 0) {
+        r = s->pid;
+        s->pid = 0;
+        return r;
+    }
+    s->proved = false;
+    s->last_exit = 0;
+    free(TAKE_PTR(s->before));
+    (void)!write(s->ctl, shell_setup, sizeof shell_setup - 1);
+    s->state = IDLE;
+    return 0;
+}
+
+/* Children that outlive their command */
+
+static void part(struct shell *s, struct fifo *f, struct loop_fd **watch, on_ready *cb)
+{
+    loop_unwatch(*watch);
+    int reader = fifo_part(f, NULL);
+    *watch = f->fd >= 0 ? loop_watch(s->init->loop, f->fd, EPOLLIN, cb, s) : NULL;
+    if (reader >= 0)
+        leftover_add(&s->leftover, reader);
+}
+
+static void remember_children(struct shell *s, char *take_children)
+{
+    free(s->before);
+    s->before = take_children;
+    s->before_tick = proc_tick();
+}
+
+/* After a command: children that it left behind may hold its pipes. Nothing they write later may be taken for output
+ * of the next command, and nothing that the next one is given may be read by them. */
+static void part_with_children(struct shell *s)
+{
+    auto_free char *children = proc_children(s->pid);
+
+    if (children && (!s->before || strcmp(children, s->before) != 0)) {
+        part(s, &s->out, &s->out_watch, on_output);
+        part(s, &s->err, &s->err_watch, on_errors);
+        s->fed = true;
+    }
+    if (s->fed) { /* what it did not read is gone with the old pipe */
+        loop_unwatch(TAKE_PTR(s->in_watch));
+        (void)fifo_renew(&s->in, NULL);
+        s->fed = false;
+    }
+    remember_children(s, TAKE_PTR(children));
+}
+
+/* Reporting */
+
+static void begin_watch(struct shell *s, const struct shell_watch *w)
+{
+    s->watch = *w;
+    stream_init(&s->out_text, w->head_bytes, w->tail_bytes, w->kept_bytes);
+    stream_init(&s->err_text, w->head_bytes, w->tail_bytes, w->kept_bytes);
+    s->state = RUNNING;
+    s->look_ms = LOOK_FIRST_MS;
+    s->last_output_ms = now_ms();
+    loop_timer_set(s->look, s->look_ms);
+    if (w->timeout_ms > 0)
+        loop_timer_set(s->limit, w->timeout_ms);
+}
+
+static void report(struct shell *s, struct shell_report r)
+{
+    struct shell_watch w = s->watch;
+
+    s->watch = (struct shell_watch){ 0 };
+    loop_timer_set(s->limit, -1);
+    if (!w.cb)
+        return; /* the output stays until the next call asks */
+    r.cwd = s->cwd;
+    r.interrupted = s->interrupted;
+    r.out = &s->out_text;
+    r.err = &s->err_text;
+    r.background = &s->leftover.text;
+    r.restarted = r.restarted || s->lost;
+    s->lost = false;
+    w.cb(w.arg, &r);
+    stream_done(&s->out_text);
+    stream_done(&s->err_text);
+    leftover_clear(&s->leftover);
+}
+
+static void drain(struct shell *s)
+{
+    if (s->out.fd >= 0)
+        (void)stream_drain(&s->out_text, s->out.fd, &s->scratch);
+    if (s->err.fd >= 0)
+        (void)stream_drain(&s->err_text, s->err.fd, &s->scratch);
+}
+
+static void rest(struct shell *s)
+{
+    loop_timer_set(s->look, -1);
+    buf_reset(&s->feed);
+    s->feed_eof = false;
+    free(TAKE_PTR(s->text));
+    procs_done(&s->doomed);
+    if (s->scratch) { /* only after much output */
+        free(TAKE_PTR(s->scratch));
+        fifo_shrink(&s->out);
+        fifo_shrink(&s->err);
+    }
+}
+
+static void on_command_end(struct shell *s, int exit_code)
+{
+    struct shell_report r = { .end = SHELL_DONE, .exit_code = exit_code };
+
+    if (s->state == ENDING) { /* whatever the command left behind goes with it */
+        struct tree t = tree_of(s);
+        (void)tree_kill(s->init, &t);
+        r.end = s->why;
+    }
+    drain(s);
+    part_with_children(s);
+    s->last_exit = exit_code;
+    s->state = IDLE;
+    rest(s);
+    report(s, r);
+    s->interrupted = false;
+}
+
+/* "number status directory", each report ended by NUL. */
+static void on_record(struct shell *s, char *record)
+{
+    char *status = strchr(record, ' ');
+    char *cwd = status ? strchr(status + 1, ' ') : NULL;
+
+    if (!cwd || (unsigned)strtoul(record, NULL, 10) != s->seq)
+        return;
+    s->proved = true;
+    if (s->state != RUNNING && s->state != WAITING && s->state != ENDING)
+        return;
+    if (cwd[1] == '/' && !s->borrowed_cwd)
+        set_cwd(s, cwd + 1);
+    on_command_end(s, atoi(status + 1));
+}
+
+static void on_status(void *arg, uint32_t events)
+{
+    struct shell *s = arg;
+    char text[LIMIT_PATH + 64];
+    ssize_t n = read(s->status.fd, text, sizeof text - 1);
+
+    (void)events;
+    if (n <= 0)
+        return;
+    text[n] = 0;
+    for (char *p = text; p < text + n; p += strlen(p) + 1)
+        on_record(s, p);
+}
+
+static void on_bytes(struct shell *s, struct stream *to, struct fifo *f)
+{
+    int64_t before = to->total;
+
+    (void)stream_drain(to, f->fd, &s->scratch);
+    if (s->scratch && to->total - before >= 65536)
+        fifo_grow(f);
+    if (to->total != before) {
+        s->last_output_ms = now_ms();
+        s->look_ms = LOOK_FIRST_MS;
+    }
+}
+
+static void on_output(void *arg, uint32_t events)
+{
+    struct shell *s = arg;
+    (void)events;
+    on_bytes(s, &s->out_text, &s->out);
+}
+
+static void on_errors(void *arg, uint32_t events)
+{
+    struct shell *s = arg;
+    (void)events;
+    on_bytes(s, &s->err_text, &s->err);
+}
+
+static void on_bash_exit(void *arg, pid_t pid, int status)
+{
+    struct shell *s = arg;
+    bool ended = s->state == ENDING;
+    struct shell_report r = { .end = ended ? s->why : SHELL_DONE, .exited = !ended, .restarted = ended };
+
+    (void)pid;
+    r.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    if (!s->proved && (r.exit_code == 126 || r.exit_code == 127))
+        r.end = SHELL_BROKEN;
+    drain(s);
+    s->pid = 0;
+    loop_unwatch(TAKE_PTR(s->out_watch));
+    loop_unwatch(TAKE_PTR(s->err_watch));
+    for (int i = 0; i < 2; i++) { /* children that live on may hold these */
+        int reader = fifo_part(i ? &s->err : &s->out, NULL);
+        if (reader >= 0)
+            leftover_add(&s->leftover, reader);
+    }
+    close_pipes(s);
+    if (!ended && WIFEXITED(status))
+        set_cwd(s,
+                init_workspace(s->init)); /* it was asked to exit; a shell that was killed is continued where it was */
+    s->lost = s->state == IDLE || s->state == WAITING;
+    s->state = DOWN;
+    rest(s);
+    report(s, r);
+    s->interrupted = false;
+}
+
+/* Running */
+
+int shell_check_free(const struct shell *s, struct err *e)
+{
+    if (s->state == DOWN || s->state == IDLE)
+        return 0;
+    return err_set(e, ERR_BUSY,
+                   "shell '%s' is busy with \"%s\"%s; continue it with bash:input, or end it with bash:interrupt or "
+                   "bash:kill",
+                   s->name, s->text ? s->text : "", s->state == WAITING ? ", which waits for input" : "");
+}
+
+static int put_command(struct shell *s, struct str text, struct err *e)
+{
+    if (ftruncate(s->cmd_fd, (off_t)text.n) < 0)
+        return err_sys(e, "write the command");
+    for (size_t at = 0; at < text.n;) {
+        ssize_t n = pwrite(s->cmd_fd, text.p + at, text.n - at, (off_t)at);
+        if (n <= 0)
+            return err_sys(e, "write the command");
+        at += (size_t)n;
+    }
+    return 0;
+}
+
+static int send_lines(struct shell *s, const struct shell_command *c, struct err *e)
+{
+    AUTO(buf_done) struct buf b = { .cap = 64 * KiB };
+
+    s->borrowed_cwd = c->cwd.p != NULL;
+    s->seq++;
+    int r = line_add_command(&b, s->dir, c, s->last_exit, e);
+    if (r < 0)
+        return r;
+    line_add_status(&b, s->dir, s->seq, s->borrowed_cwd ? s->cwd : NULL);
+    if (write(s->ctl, b.p, b.n) != (ssize_t)b.n)
+        return err_sys(e, "write to bash");
+    return 0;
+}
+
+/* Output that arrived when nobody was waiting belongs to the background. */
+static void settle(struct shell *s)
+{
+    struct stream *streams[] = { &s->out_text, &s->err_text };
+
+    for (int i = 0; i < 2; i++) {
+        AUTO(arena_done) struct arena a = { 0 };
+        if (streams[i]->total) {
+            struct str text = stream_text(streams[i], &a);
+            stream_add(&s->leftover.text, text.p, text.n);
+        }
+        stream_done(streams[i]);
+    }
+}
+
+int shell_run(struct shell *s, const struct shell_command *c, const struct shell_watch *w, struct err *e)
+{
+    int r = shell_check_free(s, e);
+    if (r < 0)
+        return r;
+    settle(s);
+    if (s->state == DOWN)
+        r = start_bash(s, e);
+    else if (s->before) /* daemons of earlier commands: whoever is there now is not of this one */
+        remember_children(s, proc_children(s->pid));
+    if (r == 0)
+        r = put_command(s, c->text, e);
+    if (r == 0)
+        r = send_lines(s, c, e);
+    if (r < 0) {
+        if (s->pid)
+            kill(s->pid, SIGKILL); /* half a line may be in its pipe; the next call gets a fresh one */
+        else
+            close_pipes(s);
+        return r;
+    }
+    s->text = strndup(c->text.p, c->text.n < 80 ? c->text.n : 80);
+    begin_watch(s, w);
+    if (c->stdin_text.p)
+        loop_timer_set(s->look, -1); /* it has all the input it will get */
+    return 0;
+}
+
+/* Input */
+
+static void feed(struct shell *s)
+{
+    while (s->feed.n) {
+        ssize_t n = write(s->in.fd, s->feed.p, s->feed.n);
+        if (n <= 0)
+            break;
+        buf_eat(&s->feed, (size_t)n);
+    }
+    if (s->feed.n && !s->in_watch)
+        s->in_watch = loop_watch(s->init->loop, s->in.fd, EPOLLOUT, on_feedable, s);
+    if (s->feed.n)
+        return;
+    loop_unwatch(TAKE_PTR(s->in_watch));
+    if (s->feed_eof)
+        fifo_close(&s->in); /* the last writer: readers see the end */
+}
+
+static void on_feedable(void *arg, uint32_t events)
+{
+    (void)events;
+    feed(arg);
+}
+
+/* Watches a command that is under way; what came since the last answer goes into the next one. */
+static void watch_again(struct shell *s, const struct shell_watch *w)
+{
+    struct stream out = s->out_text;
+    struct stream err = s->err_text;
+
+    begin_watch(s, w);
+    stream_add(&s->out_text, out.head, out.head_n);
+    stream_add(&s->err_text, err.head, err.head_n);
+    stream_done(&out);
+    stream_done(&err);
+}
+
+int shell_input(struct shell *s, struct str data, bool eof, const struct shell_watch *w, struct err *e)
+{
+    if (s->state != RUNNING && s->state != WAITING)
+        return err_set(e, ERR_NOT_FOUND, "shell '%s' has no command that could take input", s->name);
+    if (s->watch.cb)
+        return err_set(e, ERR_BUSY, "another call already waits for \"%s\"", s->text ? s->text : "");
+    if (s->in.fd < 0)
+        return err_set(e, ERR_INVALID, "the command's stdin is already at its end");
+
+    s->fed = true;
+    s->feed_eof = eof;
+    (void)buf_str(&s->feed, data);
+    watch_again(s, w);
+    feed(s);
+    return 0;
+}
+
+/* Looking and ending */
+
+/* Before its children get theirs: bash gives up the whole command only if it was interrupted before the child that it
+ * waits for died of it. SIGINT makes bash give up the line it is in. If that was the one that reports the status,
+ * nothing would follow, so it is asked again; a second report of the same command is ignored. */
+static void interrupt_bash(struct shell *s)
+{
+    AUTO(buf_done) struct buf b = { .cap = 64 * KiB };
+
+    kill(s->pid, SIGINT);
+    line_add_status(&b, s->dir, s->seq, s->borrowed_cwd ? s->cwd : NULL);
+    (void)!write(s->ctl, b.p, b.n);
+}
+
+static void end_rounds(struct shell *s)
+{
+    struct tree t = tree_of(s);
+    int64_t since = now_ms() - s->ending_since_ms;
+
+    if (since >= GIVE_UP_MS) {
+        char *cwd = proc_cwd(s->pid);
+        if (cwd)
+            set_cwd(s, cwd);
+        free(cwd);
+        kill(s->pid, SIGSTOP); /* it must not start the next program while the tree is killed */
+        (void)tree_kill(s->init, &t);
+        kill(s->pid, SIGKILL);
+        return;
+    }
+    (void)tree_kill(s->init, &t);
+    interrupt_bash(s);
+    loop_timer_set(s->look, ROUND_MS);
+}
+
+static void end_command(struct shell *s, enum shell_end why)
+{
+    struct tree t = tree_of(s);
+
+    if (s->state == ENDING)
+        return;
+    s->state = ENDING;
+    s->why = why;
+    s->ending_since_ms = now_ms();
+    loop_timer_set(s->limit, -1);
+    /* First as ^C does it: programs may say where they were, and bash gives up the rest of the command. */
+    procs_done(&s->doomed);
+    (void)procs_scan(s->init, &t, &s->doomed);
+    interrupt_bash(s);
+    (void)procs_signal(&s->doomed, SIGINT);
+    loop_timer_set(s->look, POLITE_MS);
+}
+
+static void detach(struct shell *s, enum shell_end how)
+{
+    drain(s);
+    if (how == SHELL_WAITING)
+        s->state = WAITING;
+    report(s, (struct shell_report){ .end = how });
+    stream_init(&s->out_text, UNWATCHED_HEAD, 0, 0);
+    stream_init(&s->err_text, UNWATCHED_HEAD, 0, 0);
+}
+
+static void on_limit(void *arg)
+{
+    struct shell *s = arg;
+
+    if (s->watch.let_run)
+        detach(s, SHELL_RUNNING);
+    else
+        end_command(s, SHELL_TIMEOUT);
+}
+
+static void on_look(void *arg)
+{
+    struct shell *s = arg;
+
+    if (s->state == ENDING) {
+        end_rounds(s);
+        return;
+    }
+    if (s->state != RUNNING || !s->watch.cb || s->in.fd < 0)
+        return;
+    int64_t quiet = now_ms() - s->last_output_ms;
+    if (quiet < LOOK_FIRST_MS) {
+        loop_timer_set(s->look, LOOK_FIRST_MS - quiet);
+        return;
+    }
+    struct tree t = tree_of(s);
+    if (!s->feed.n && tree_reads(s->init, &t, s->in.dev, s->in.ino)) {
+        detach(s, SHELL_WAITING);
+        return;
+    }
+    s->look_ms = s->look_ms * 2 < LOOK_LAST_MS ? s->look_ms * 2 : LOOK_LAST_MS;
+    loop_timer_set(s->look, s->look_ms);
+}
+
+int shell_interrupt(struct shell *s, const struct shell_watch *w, struct err *e)
+{
+    struct tree t = tree_of(s);
+
+    if (s->state != RUNNING && s->state != WAITING)
+        return err_set(e, ERR_NOT_FOUND, "shell '%s' runs nothing", s->name);
+    s->interrupted = true;
+    bool watched = s->watch.cb != NULL;
+    if (!watched)
+        watch_again(s, w);
+    interrupt_bash(s);
+    (void)tree_signal(s->init, &t, SIGINT);
+    return watched;
+}
+
+int shell_kill(struct shell *s, const struct shell_watch *w, struct err *e)
+{
+    if (s->state != RUNNING && s->state != WAITING)
+        return err_set(e, ERR_NOT_FOUND, "shell '%s' runs nothing", s->name);
+    bool watched = s->watch.cb != NULL;
+    if (!watched)
+        watch_again(s, w);
+    end_command(s, SHELL_KILLED);
+    return watched;
+}
+
+/* Bash first stands still, so that it starts nothing more while its children are killed. */
+void shell_close(struct init *in, struct str name)
+{
+    struct shell *s = shell_find(in, name);
+
+    if (!s)
+        return;
+    free(TAKE_PTR(s->name));
+    if (s->pid) {
+        struct tree all = { .root = s->pid, .also = &s->doomed };
+        kill(s->pid, SIGSTOP);
+        (void)tree_kill(in, &all);
+        kill(s->pid, SIGKILL);
+    }
+}
+
+struct shell_info shell_describe(const struct shell *s)
+{
+    static const char *const names[] = { "down", "idle", "running", "waiting_for_input", "ending" };
+
+    return (struct shell_info){
+        .name = s->name, .state = names[s->state], .command = s->text, .cwd = s->cwd, .pid = s->pid
+    };
+}

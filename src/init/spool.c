@@ -1,0 +1,96 @@
+#include "init/spool.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/limits.h"
+
+/* The memfd: HEAD bytes as they came, then a ring of RING bytes. */
+static const int64_t HEAD = LIMIT_OUTPUT_KEPT / 4;
+static const int64_t RING = LIMIT_OUTPUT_KEPT - LIMIT_OUTPUT_KEPT / 4;
+
+void spool_init(struct spool *s)
+{
+    *s = (struct spool){ .memfd = -1 };
+}
+
+void spool_done(struct spool *s)
+{
+    if (s->memfd >= 0)
+        close(s->memfd);
+    s->memfd = -1;
+}
+
+/* Where the byte at offset is, and how many follow it there. */
+static int64_t place(int64_t offset, int64_t *run)
+{
+    if (offset < HEAD) {
+        *run = HEAD - offset;
+        return offset;
+    }
+    int64_t at = (offset - HEAD) % RING;
+    *run = RING - at;
+    return HEAD + at;
+}
+
+static void add(struct spool *s, const char *p, int64_t n)
+{
+    if (s->memfd < 0)
+        s->memfd = memfd_create("job", MFD_CLOEXEC);
+    while (n > 0) {
+        int64_t run;
+        int64_t at = place(s->total, &run);
+        run = run < n ? run : n;
+        (void)!pwrite(s->memfd, p, (size_t)run, at);
+        s->total += run;
+        p += run;
+        n -= run;
+    }
+}
+
+int spool_drain(struct spool *s, int fd)
+{
+    char chunk[8192];
+
+    for (int i = 0; i < 128; i++) {
+        ssize_t n = read(fd, chunk, sizeof chunk);
+        if (n == 0)
+            return 0;
+        if (n < 0)
+            return errno == EAGAIN || errno == EINTR ? 1 : -errno;
+        add(s, chunk, n);
+    }
+    return 1;
+}
+
+struct str spool_read(const struct spool *s, int64_t *offset, size_t max, struct arena *a)
+{
+    int64_t ring_from = s->total - RING > HEAD ? s->total - RING : HEAD;
+    int64_t from = *offset < 0 ? 0 : *offset > s->total ? s->total : *offset;
+    int64_t gap = from >= HEAD && from < ring_from ? ring_from - from : 0;
+    char *text = arena_alloc(a, max + 64);
+    size_t n = 0;
+
+    if (gap) {
+        n = (size_t)snprintf(text, 64, "[... %lld bytes omitted ...]\n", (long long)gap);
+        from += gap;
+    }
+    for (size_t left = max; left && from < s->total && !(from >= HEAD && from < ring_from);) {
+        int64_t run;
+        int64_t at = place(from, &run);
+        if (run > s->total - from)
+            run = s->total - from;
+        if (run > (int64_t)left)
+            run = (int64_t)left;
+        ssize_t got = pread(s->memfd, text + n, (size_t)run, at);
+        if (got <= 0)
+            break;
+        n += (size_t)got;
+        from += got;
+        left -= (size_t)got;
+    }
+    *offset = from;
+    return (struct str){ text, n };
+}

@@ -1,0 +1,29 @@
+/* The values of secrets in a stream of bytes: asterisks in their place, as many as they have bytes, so that lengths and
+ * offsets stay true. A value may lie across the border of two pieces: the end of a piece that could be the beginning of
+ * a value waits for the next one, at most SECRET_MAX bytes of it. */
+#pragma once
+
+#include "base/buf.h"
+#include "session/secret.h"
+
+struct secret_stream {
+    const struct secrets *secrets;
+    const struct tenant *tenant;
+    size_t eager;         /* so many bytes of a beginning do not wait: for people who type */
+    struct buf kept, out; /* as it came, from where a value may begin; the same, covered: what is passed on */
+    size_t told;          /* bytes at the front of kept that were passed on already */
+    size_t drop;          /* and of those that are not needed any more: gone with the next call */
+};
+
+enum { SECRET_EAGER = 3, SECRET_WAIT_MS = 1000 }; /* for live output; the longest that it waits for its rest */
+
+void secret_stream_init(struct secret_stream *f, const struct secrets *s, const struct tenant *t, size_t eager);
+void secret_stream_done(struct secret_stream *f);
+/* What can be passed on now, valid until the next call. last: nothing follows. */
+struct str secret_stream_put(struct secret_stream *f, struct str data, bool last);
+size_t secret_stream_waits(const struct secret_stream *f); /* bytes that were put and not passed on */
+/* They have waited long enough. If they turn out to be the beginning of a value, its rest is still covered. */
+struct str secret_stream_give_up(struct secret_stream *f);
+
+/* The same for a file: the descriptor itself, or another one. -1: neither could be had. */
+int secrets_redact_fd(const struct secrets *s, const struct tenant *t, int take_fd);

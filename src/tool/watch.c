@@ -1,0 +1,456 @@
+/* Watching files. The machinery is init/watches.h; here are the parameters and results. */
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/auto.h"
+#include "base/limits.h"
+#include "tool/tool.h"
+
+struct create_params {
+    struct str path;
+    bool recursive;
+    struct strs exclude, include_patterns;
+    int64_t debounce;
+};
+static const struct field create_fields[] = {
+    FIELD(STR, struct create_params, path, "file or directory; absolute", .required = true, .max = LIMIT_PATH),
+    FIELD(BOOL, struct create_params, recursive, "also directories below it", .def = true),
+    FIELD(STRS, struct create_params, exclude,
+          "patterns of names to leave out; default: .git, node_modules and their kin", .max = 100),
+    FIELD(INT, struct create_params, debounce, "milliseconds in which writes to one file are one event", .def = 300,
+          .min = 50, .max = 5000),
+    FIELD(STRS, struct create_params, include_patterns, "only files that match; default: all", .max = 100),
+    { 0 },
+};
+struct watch_row {
+    struct str watcher_id, path, warning;
+    bool recursive, reused, lost;
+    int64_t initial_cursor, subscribers;
+    double created_at;
+};
+static const struct field watch_row_fields[] = {
+    FIELD(STR, struct watch_row, watcher_id, "its name"),
+    FIELD(STR, struct watch_row, path, "what it watches"),
+    FIELD(BOOL, struct watch_row, recursive, "also below it"),
+    FIELD(BOOL, struct watch_row, reused, "it was there before, for the same options"),
+    FIELD(BOOL, struct watch_row, lost, "its process ended; no events will come"),
+    FIELD(INT, struct watch_row, initial_cursor, "poll from here for what happens from now on"),
+    FIELD(INT, struct watch_row, subscribers, "who would have to stop it"),
+    FIELD(NUM, struct watch_row, created_at, "seconds since 1970"),
+    FIELD(STR, struct watch_row, warning, "what it cannot watch"),
+    { 0 },
+};
+
+struct none_params {
+    bool unused;
+};
+static const struct field none_fields[] = { { 0 } };
+struct list_result {
+    struct rows watchers;
+    int64_t count;
+};
+static const struct field list_fields[] = {
+    FIELD(ROWS, struct list_result, watchers, "newest first", .always = true, .rows = watch_row_fields,
+          .row_size = sizeof(struct watch_row)),
+    FIELD(INT, struct list_result, count, "how many"),
+    { 0 },
+};
+
+struct event_row {
+    int64_t seq, size, inode;
+    struct str type, path, relative_path, old_path;
+    bool is_dir;
+    double timestamp, mtime;
+};
+static const struct field event_fields[] = {
+    FIELD(INT, struct event_row, seq, "number of the event"),
+    FIELD(STR, struct event_row, type, "create, write, remove, rename or chmod"),
+    FIELD(STR, struct event_row, path, "absolute path"),
+    FIELD(STR, struct event_row, relative_path, "below what is watched", .always = true),
+    FIELD(STR, struct event_row, old_path, "rename: from here", .nullable = true),
+    FIELD(BOOL, struct event_row, is_dir, "a directory"),
+    FIELD(NUM, struct event_row, timestamp, "seconds since 1970"),
+    FIELD(NUM, struct event_row, mtime, "of the file, if it is there"),
+    FIELD(INT, struct event_row, size, "of the file, if it is there"),
+    FIELD(INT, struct event_row, inode, "of the file, if it is there"),
+    { 0 },
+};
+struct poll_params {
+    struct str watcher_id;
+    int64_t cursor, limit, timeout;
+};
+static const struct field poll_fields[] = {
+    FIELD(STR, struct poll_params, watcher_id, "the watcher", .required = true, .max = 32),
+    FIELD(INT, struct poll_params, cursor, "events behind this one", .min = 0, .max = 1e15),
+    FIELD(INT, struct poll_params, limit, "at most so many", .def = 100, .min = 1, .max = 1000),
+    FIELD(INT, struct poll_params, timeout, "seconds to wait for one", .min = 0, .max = 60),
+    { 0 },
+};
+struct poll_result {
+    struct str watcher_id;
+    struct rows events;
+    int64_t cursor;
+    bool overflow;
+};
+static const struct field poll_result_fields[] = {
+    FIELD(STR, struct poll_result, watcher_id, "the watcher"),
+    FIELD(ROWS, struct poll_result, events, "in order", .always = true, .rows = event_fields,
+          .row_size = sizeof(struct event_row)),
+    FIELD(INT, struct poll_result, cursor, "for the next poll"),
+    FIELD(BOOL, struct poll_result, overflow, "events between are gone: there were too many"),
+    { 0 },
+};
+
+struct await_params {
+    struct str path;
+    int64_t timeout;
+    struct strs event_types;
+};
+static const struct field await_fields[] = {
+    FIELD(STR, struct await_params, path, "exactly this one; absolute", .required = true, .max = LIMIT_PATH),
+    FIELD(INT, struct await_params, timeout, "seconds", .def = 30, .min = 1, .max = 300),
+    FIELD(STRS, struct await_params, event_types, "which events; default: all", .max = 5),
+    { 0 },
+};
+struct await_result {
+    bool timed_out;
+    struct rows events;
+};
+static const struct field await_result_fields[] = {
+    FIELD(BOOL, struct await_result, timed_out, "nothing happened"),
+    FIELD(ROWS, struct await_result, events, "the one event", .always = true, .rows = event_fields,
+          .row_size = sizeof(struct event_row)),
+    { 0 },
+};
+struct stop_params {
+    struct str watcher_id;
+};
+static const struct field stop_fields[] = {
+    FIELD(STR, struct stop_params, watcher_id, "the watcher", .required = true, .max = 32),
+    { 0 },
+};
+
+#ifdef IN_BOX
+
+#include "init/init.h"
+#include "init/task.h"
+#include "init/watches.h"
+
+static void fail(struct task *t, const struct err *e)
+{
+    task_fail(t, e->code == ERR_BUSY ? OUTCOME_INFRA_ERROR : outcome_of_err(e), e);
+}
+
+static struct watcher *find(struct task *t, struct str id)
+{
+    struct watcher *w = watch_find(t->init, id);
+    struct err e;
+
+    if (!w) {
+        err_set(&e, ERR_NOT_FOUND, "Watcher not found: %.*s", STR_ARG(id));
+        fail(t, &e);
+    }
+    return w;
+}
+
+static struct watch_row row_of(struct arena *a, const struct watcher *w)
+{
+    struct watch_state s = watch_describe(w);
+
+    return (struct watch_row){ .watcher_id = arena_copy(a, str_of(s.id)),
+                               .path = arena_copy(a, str_of(s.path)),
+                               .recursive = s.recursive,
+                               .lost = s.lost,
+                               .initial_cursor = s.last_seq,
+                               .subscribers = s.users,
+                               .created_at = (double)s.created_us / 1e6,
+                               .warning = s.trouble ? arena_copy(a, str_of(s.trouble)) : (struct str){ 0 } };
+}
+
+static struct event_row event_of(struct arena *a, const struct watcher *w, const struct watch_event *e)
+{
+    struct watch_state s = watch_describe(w);
+    size_t n = strlen(s.path);
+    const char *below = strncmp(e->path, s.path, n) == 0 && e->path[n] == '/' ? e->path + n + 1 : "";
+
+    return (struct event_row){ .seq = e->seq,
+                               .type = str_of(watch_type_names[e->type]),
+                               .path = arena_copy(a, str_of(e->path)),
+                               .relative_path = arena_copy(a, str_of(below)),
+                               .old_path = e->old_path ? arena_copy(a, str_of(e->old_path)) : (struct str){ 0 },
+                               .is_dir = e->is_dir,
+                               .timestamp = (double)e->time_us / 1e6,
+                               .mtime = (double)e->mtime_us / 1e6,
+                               .size = e->size,
+                               .inode = (int64_t)(e->inode & INT64_MAX) };
+}
+
+struct creating {
+    bool reused;
+};
+
+static void on_created(void *arg, struct watcher *w)
+{
+    struct task *t = arg;
+    struct creating *c = t->state;
+    struct watch_state s = watch_describe(w);
+    struct err e;
+
+    if (s.lost && !s.last_seq) {
+        err_set(&e, s.busy ? ERR_BUSY : ERR_NOT_FOUND, "watch %s: %s", s.path,
+                s.trouble ? s.trouble : "it could not be watched");
+        fail(t, &e);
+        watch_close(w);
+        return;
+    }
+    struct watch_row row = row_of(&t->arena, w);
+    row.reused = c->reused;
+    task_finish(t, OUTCOME_OK, NULL, &row, 0, NULL);
+}
+
+static void on_cancel(struct task *t)
+{
+    struct err e;
+
+    watch_unwait(t->init, t);
+    err_set(&e, ERR_NONE, "cancelled");
+    task_fail(t, OUTCOME_KILLED, &e);
+}
+
+static char *path_of(struct task *t, struct str path, struct err *e)
+{
+    if (!path.n || memchr(path.p, 0, path.n)) {
+        err_set(e, ERR_INVALID, "path is empty or contains a NUL byte");
+        return NULL;
+    }
+    char *z = path.p[0] == '/' ? arena_z(&t->arena, path)
+                               : arena_printf(&t->arena, "%s/%.*s", init_workspace(t->init), STR_ARG(path));
+    for (size_t n = strlen(z); n > 1 && z[n - 1] == '/';)
+        z[--n] = 0;
+    return z;
+}
+
+static void create_begin(struct task *t, const void *params)
+{
+    static struct str usual[] = { { ".git", 4 },      { "node_modules", 12 }, { "__pycache__", 11 },
+                                  { ".venv", 5 },     { "*.pyc", 5 },         { "*.pyo", 5 },
+                                  { ".DS_Store", 9 }, { "*.swp", 5 },         { "*.swo", 5 } };
+    const struct create_params *p = params;
+    struct creating *c = arena_alloc(&t->arena, sizeof *c);
+    struct err e = { 0 };
+    char *path = path_of(t, p->path, &e);
+    struct watch_opts o = { .path = path,
+                            .recursive = p->recursive,
+                            .debounce_ms = p->debounce,
+                            .exclude = p->exclude.v ? p->exclude : (struct strs){ usual, ARRAY_LEN(usual) },
+                            .include = p->include_patterns };
+    struct watcher *w = path ? watch_open(t->init, &o, &c->reused, &e) : NULL;
+
+    if (!w) {
+        fail(t, &e);
+        return;
+    }
+    t->state = c;
+    if (c->reused) {
+        on_created(t, w);
+        return;
+    }
+    t->cancel = on_cancel;
+    watch_wait(w, -1, 20000, on_created, t);
+}
+
+static void list_begin(struct task *t, const void *params)
+{
+    struct list_result out = { 0 };
+    size_t n = 0;
+
+    (void)params;
+    for (struct watcher *w = NULL; (w = watch_next(t->init, w));)
+        n++;
+    struct watch_row *rows = arena_alloc(&t->arena, (n + 1) * sizeof *rows);
+    for (struct watcher *w = NULL; (w = watch_next(t->init, w));)
+        rows[out.watchers.n++] = row_of(&t->arena, w);
+    out.watchers.v = rows;
+    out.count = (int64_t)n;
+    task_finish(t, OUTCOME_OK, NULL, &out, 0, NULL);
+}
+
+static void finish_poll(void *arg, struct watcher *w)
+{
+    struct task *t = arg;
+    const struct poll_params *p = t->state;
+    struct watch_state s = watch_describe(w);
+    struct poll_result out = { .watcher_id = p->watcher_id, .cursor = p->cursor };
+    struct event_row *rows = arena_alloc(&t->arena, (size_t)p->limit * sizeof *rows);
+    const struct watch_event *e;
+
+    out.overflow = p->cursor + 1 < s.first_seq;
+    while (out.events.n < (size_t)p->limit && (e = watch_event(w, out.cursor))) {
+        rows[out.events.n++] = event_of(&t->arena, w, e);
+        out.cursor = e->seq;
+    }
+    if (!out.events.n && out.overflow)
+        out.cursor = s.last_seq;
+    out.events.v = rows;
+    task_finish(t, OUTCOME_OK, NULL, &out, 0, NULL);
+}
+
+static void poll_begin(struct task *t, const void *params)
+{
+    const struct poll_params *p = params;
+    struct watcher *w = find(t, p->watcher_id);
+
+    if (!w)
+        return;
+    t->state = (void *)params;
+    if (p->timeout == 0 || watch_event(w, p->cursor) || watch_describe(w).lost) {
+        finish_poll(t, w);
+        return;
+    }
+    t->cancel = on_cancel;
+    watch_wait(w, p->cursor, p->timeout * 1000, finish_poll, t);
+}
+
+/* --- waiting for one event --- */
+
+struct awaiting {
+    const struct await_params *p;
+    const char *path;
+    int64_t seen, until_ms;
+};
+
+static bool is_wanted(const struct awaiting *a, enum watch_type type)
+{
+    for (size_t i = 0; i < a->p->event_types.n; i++)
+        if (str_is(a->p->event_types.v[i], watch_type_names[type]))
+            return true;
+    return a->p->event_types.n == 0;
+}
+
+static void finish_await(struct task *t, struct watcher *w, const struct event_row *row)
+{
+    struct await_result out = { .timed_out = !row, .events = { (void *)row, row ? 1 : 0 } };
+
+    task_finish(t, OUTCOME_OK, NULL, &out, 0, NULL);
+    if (w)
+        watch_close(w);
+}
+
+static void on_awaited(void *arg, struct watcher *w)
+{
+    struct task *t = arg;
+    struct awaiting *a = t->state;
+    const struct watch_event *e;
+
+    while ((e = watch_event(w, a->seen))) {
+        a->seen = e->seq;
+        bool here = strcmp(e->path, a->path) == 0 || (e->old_path && strcmp(e->old_path, a->path) == 0);
+        if (here && is_wanted(a, e->type)) {
+            struct event_row row = event_of(&t->arena, w, e);
+            finish_await(t, w, &row);
+            return;
+        }
+    }
+    int64_t left = a->until_ms - now_ms();
+    if (watch_describe(w).lost || left <= 0)
+        finish_await(t, w, NULL);
+    else
+        watch_wait(w, a->seen, left, on_awaited, t);
+}
+
+static void await_begin(struct task *t, const void *params)
+{
+    const struct await_params *p = params;
+    struct awaiting *a = arena_alloc(&t->arena, sizeof *a);
+    struct err e = { 0 };
+    struct stat st;
+    bool reused;
+
+    *a = (struct awaiting){ .p = p, .path = path_of(t, p->path, &e), .until_ms = now_ms() + p->timeout * 1000 };
+    if (!a->path) {
+        fail(t, &e);
+        return;
+    }
+    if (lstat(a->path, &st) == 0 && is_wanted(a, WATCH_CREATE) && p->event_types.n) {
+        struct event_row row = { .type = STR("create"),
+                                 .path = str_of(a->path),
+                                 .relative_path = STR(""),
+                                 .is_dir = S_ISDIR(st.st_mode),
+                                 .timestamp = (double)wall_us() / 1e6,
+                                 .mtime = (double)st.st_mtim.tv_sec,
+                                 .size = st.st_size,
+                                 .inode = (int64_t)st.st_ino };
+        finish_await(t, NULL, &row);
+        return;
+    }
+    char *parent = arena_z(&t->arena, str_of(a->path)), *slash = strrchr(parent, '/');
+    slash == parent ? (void)(slash[1] = 0) : (void)(*slash = 0);
+    struct watch_opts o = { .path = parent, .debounce_ms = 50, .hidden = true };
+    struct watcher *w = watch_open(t->init, &o, &reused, &e);
+    if (!w) {
+        fail(t, &e);
+        return;
+    }
+    t->state = a;
+    t->cancel = on_cancel;
+    watch_wait(w, 0, p->timeout * 1000, on_awaited, t);
+}
+
+static void stop_begin(struct task *t, const void *params)
+{
+    const struct stop_params *p = params;
+    struct watcher *w = find(t, p->watcher_id);
+
+    if (!w)
+        return;
+    struct watch_row row = row_of(&t->arena, w);
+    row.subscribers--;
+    watch_close(w);
+    task_finish(t, OUTCOME_OK, NULL, &row, 0, NULL);
+}
+
+#endif
+
+enum { WATCHES = TOOL_NEEDS_BOX | TOOL_PARALLEL, LOOK = WATCHES | TOOL_READ_ONLY | TOOL_IDEMPOTENT };
+
+#define ROW(verb, params_, params_type, result_, result_type)                                                          \
+    .params = params_, .params_size = sizeof(struct params_type), .result = result_,                                   \
+    .result_size = sizeof(struct result_type), .begin = BOX_CODE(verb##_begin)
+
+static const struct tool watch_tools[] = {
+    { .name = "watch:create",
+      .title = "Watch files",
+      .help = "Begins to note what happens to a file or below a directory.",
+      .flags = WATCHES,
+      ROW(create, create_fields, create_params, watch_row_fields, watch_row) },
+    { .name = "watch:watchers",
+      .title = "List watchers",
+      .help = "All that there are.",
+      .flags = LOOK,
+      ROW(list, none_fields, none_params, list_fields, list_result) },
+    { .name = "watch:poll",
+      .title = "What happened",
+      .help = "Events of a watcher behind a cursor.",
+      .flags = LOOK,
+      ROW(poll, poll_fields, poll_params, poll_result_fields, poll_result) },
+    { .name = "watch:await",
+      .title = "Wait for a file",
+      .help = "Waits until something happens to one path.",
+      .flags = LOOK,
+      ROW(await, await_fields, await_params, await_result_fields, await_result) },
+    { .name = "watch:stop",
+      .title = "Stop watching",
+      .help = "Ends a watcher, unless others use it too.",
+      .flags = WATCHES,
+      ROW(stop, stop_fields, stop_params, watch_row_fields, watch_row) },
+};
+
+const struct backend backend_watch = {
+    .name = "watch",
+    .help = "Watching files.",
+    .kind = KIND_SESSION,
+    .tools = watch_tools,
+    .tool_count = ARRAY_LEN(watch_tools),
+    .full_names = true,
+};

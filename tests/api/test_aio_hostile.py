@@ -1,0 +1,105 @@
+"""What a hostile box does to the AIO surface: contained, and answered with a clear error."""
+
+import pytest
+
+import sg
+
+
+@pytest.fixture(scope="module")
+def server():
+    with sg.running("--pool-size", "2") as s:
+        yield s
+
+
+def bash(server, command, **more):
+    return server.post("/v1/bash/exec", {"command": command, **more})["data"]
+
+
+def file(server, operation, **body):
+    return server.post("/v1/file/" + operation, body)
+
+
+def test_a_race_of_symlinks_never_shows_the_host(server):
+    """Paths are resolved by the box's own kernel view: whatever the link points to is the box's, never the host's."""
+    mark = "host-only-secret"
+    with open("/tmp/" + mark, "w") as f:
+        f.write(mark)
+    try:
+        bash(server, f"cd /tmp; echo inside > real; while :; do ln -sfn /tmp/{mark} l; ln -sfn /tmp/real l; done", session_id="race",
+             async_mode=True)
+        seen = set()
+        for _ in range(150):
+            r = file(server, "read", file="/tmp/l")
+            seen.add(r["data"].get("content") or r["data"]["error_type"])
+            file(server, "write", file="/tmp/l", content="inside\n")
+        assert seen <= {"inside\n", "not_found", ""}, seen
+        assert open("/tmp/" + mark).read() == mark
+    finally:
+        bash(server, "true")
+        server.post("/v1/bash/sessions/race/close")
+        __import__("os").unlink("/tmp/" + mark)
+
+
+def test_proc_self_is_the_hand_that_reads_and_shows_no_more_than_the_box(server):
+    for path in ("/proc/self/environ", "/proc/self/maps", "/proc/self/root/etc/hostname", "/proc/1/environ", "/proc/self/fd/0"):
+        r = file(server, "read", file=path)
+        text = str(r["data"].get("content") or r["data"].get("message"))
+        assert "SANDGLASS_HOME" not in text and "/work/" not in text
+    own = bash(server, "hostname")["stdout"].strip()
+    assert file(server, "read", file="/proc/self/root/proc/sys/kernel/hostname")["data"]["content"].strip() == own
+    assert file(server, "write", file="/proc/self/oom_score_adj", content="-1000")["success"] is False
+
+
+def test_a_directory_ten_thousand_deep_is_listed_up_to_the_limit_and_removed(server):
+    bash(server, "cd /tmp && python3 -c \"\nimport os\nfor i in range(10000):\n    os.mkdir('d'); os.chdir('d')\"")
+    r = file(server, "list", path="/tmp/d", recursive=True)["data"]
+    assert r["truncated"] is True and 200 < r["total_count"] < 300
+    assert file(server, "glob", path="/tmp/d", pattern="**/*", files_only=False)["data"]["truncated"] is True
+    server.post("/v1/file/read", {"file": "/tmp/" + "d/" * 3000}, status=422)  # LIMIT_PATH
+    assert bash(server, "rm -rf /tmp/d; echo $?")["stdout"] == "0\n"
+
+
+def test_names_with_newlines_and_invalid_utf8_do_not_break_a_reply(server):
+    bash(server, "mkdir -p /tmp/odd; cd /tmp/odd; touch $'new\\nline' $'bad\\xff' ' ' $'quote\"' $'esc\\e[31m' -- -x")
+    r = file(server, "list", path="/tmp/odd")["data"]
+    names = {f["name"] for f in r["files"]}
+    assert r["total_count"] == 6 and {"new\nline", "bad\ufffd", " ", 'quote"', "-x"} <= names
+    assert len(file(server, "find", path="/tmp/odd", glob="*")["data"]["files"]) == 6
+    assert file(server, "write", file="/tmp/odd/new\nline", content="x")["success"]
+    assert bash(server, "cat $'/tmp/odd/new\\nline'")["stdout"] == "x"
+
+
+def test_a_line_of_five_gigabytes_is_refused_by_name_of_the_limit(server):
+    bash(server, "truncate -s 5G /tmp/line")
+    whole = file(server, "read", file="/tmp/line")["data"]
+    assert "LIMIT_FILE_IO" in whole["message"]
+    part = file(server, "read", file="/tmp/line", start_line=0, end_line=1)["data"]
+    assert "LIMIT_FILE_IO" in part["message"]
+    assert "LIMIT_FILE_IO" in file(server, "str_replace_editor", command="view", path="/tmp/line")["data"]["message"]
+    assert file(server, "grep", path="/tmp/line", pattern="x")["data"]["match_count"] == 0
+    bash(server, "rm /tmp/line")
+
+
+def test_endless_output_is_bounded_and_the_session_is_usable_afterwards(server):
+    server.post("/v1/shell/sessions/create", {"id": "flood"})
+    r = server.post("/v1/shell/exec", {"id": "flood", "command": "yes", "hard_timeout": 1})["data"]
+    assert r["status"] == "hard_timeout" and len(r["output"]) < 31000 and r["output_bytes"] > 100000
+    assert server.post("/v1/shell/exec", {"id": "flood", "command": "echo ok"})["data"]["output"] == "ok"
+
+
+def test_ten_thousand_watchers_end_at_the_limit_with_a_429(server):
+    refused = 0
+    for i in range(140):
+        r = server.request("POST", "/v1/file/watch", {"path": "/tmp", "debounce": 50 + i})
+        if r.status != 200:
+            assert r.status == 429 and "LIMIT_WATCHERS (128)" in r["message"], r
+            refused += 1
+    assert refused >= 12
+    for w in server.get("/v1/file/watch")["data"]["watchers"]:
+        server.delete(f"/v1/file/watch/{w['watcher_id']}")
+    assert server.post("/v1/file/watch", {"path": "/tmp"})["success"]
+
+
+def test_a_forged_mark_in_the_output_does_not_end_a_command(server):
+    r = server.post("/v1/shell/exec", {"command": "printf '\\033]777;0123456789abcdef;D;#1;0;/x\\a'; sleep 0.2; echo real; (exit 7)"})["data"]
+    assert (r["exit_code"], r["output"].endswith("real")) == (7, True)

@@ -1,0 +1,137 @@
+"""Whatever is wrong with a request is said in the shape of its surface, by a status of the caller's, and names what is wrong. Walks over
+the tables themselves, so that what is added is walked, too."""
+
+import http.client
+import json
+import re
+import subprocess
+
+import pytest
+
+import sg
+
+BODIES = {"broken": b'{"a":', "list": b"[1, 2]", "text": b'"x"', "number": b"7", "null": b"null", "no UTF-8": b'{"a": "\xff\xfe"}',
+          "deep": b"[" * 5000, "unknown": b'{"no_such_field": 1}', "NUL": b'{"a\\u0000b": 1}', "no JSON": b"hello", "nothing": b""}
+# They end the server, wait for something to happen, or never end.
+LONG = re.compile(r"shutdown|/events$|observe/live|file/watch|shell/ws|websockify|/wait$|/record$|captcha|\{rest\*\}$")
+# They need a browser or an interpreter, and answer as their neighbours do: one of each kind is enough here.
+HEAVY = re.compile(r"^/v1/(browser|display)/(?!page/click)|^/v1/jupyter/(?!execute)")
+VALUES = {"string": "x", "integer": 1, "number": 1.5, "boolean": True, "array": [], "object": {}}
+WRONG = {"string": 7, "integer": "x", "number": "x", "boolean": 2, "array": {}, "object": 7}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with sg.running("--pool-size", "2") as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def ask(server):
+    """Over one connection."""
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+
+    def one(method, path, body=None, kind="application/json"):
+        c.request(method, path, body=body, headers={"Content-Type": kind} if body is not None else {})
+        r = c.getresponse()
+        return sg.Reply(r.status, r.headers, r.read())
+    yield one
+    c.close()
+
+
+def routes():
+    out = subprocess.run([sg.BINARY, "routes"], check=True, capture_output=True, text=True).stdout
+    table = [json.loads(line) for line in out.splitlines()]
+    return [(r["method"], re.sub(r"\{[^}]*\}", "nope-1", r["path"])) for r in table
+            if not LONG.search(r["path"]) and not HEAVY.search(r["path"])]
+
+
+def complaint(path, reply):
+    """The text of an error, by the surface's own envelope."""
+    j = reply.json
+    if path.endswith("/mcp"):
+        return (j[0] if isinstance(j, list) else j)["error"]["message"]
+    if path.startswith("/v1/") or path == "/llms.txt":
+        assert j["success"] is False and j["data"] is None or "error_type" in j["data"], (path, reply)
+        return j["message"]
+    if path.startswith("/api/"):
+        return j["message"] if "message" in j else j["error"]["message"] if "error" in j else json.dumps(j["detail"])
+    return j["error"]["message"]
+
+
+def test_no_body_makes_a_route_fail_as_if_it_were_the_servers_fault(ask):
+    tried = 0
+    for method, path in routes():
+        for name, body in BODIES.items() if method not in ("GET", "HEAD") else [("nothing", None)]:
+            for kind in ("application/json", "text/plain") if name == "broken" else ("application/json",):
+                r = ask(method, path, body, kind)
+                assert r.status < 500, (method, path, name, r)
+                if r.status >= 400 and method != "HEAD":
+                    assert complaint(path, r), (method, path, name, r)
+                tried += 1
+    assert tried > 1000
+
+
+def test_a_method_that_a_path_does_not_have_is_refused(ask):
+    table = set(routes())
+    for path in sorted({p for _, p in table if not p.startswith("/static/")}):
+        for method in ("PATCH", "BREW"):
+            if (method, path) not in table:
+                r = ask(method, path, b"{}")
+                assert r.status in (400, 404, 405, 501), (method, path, r)
+
+
+def schemas(server):
+    for t in server.get("/api/v1/tools")["tools"]:
+        p = t["parameters"]
+        if isinstance(p, dict) and "properties" in p:
+            yield t["full_name"], p
+
+
+def filled(schema):
+    """What a tool asks for, and no more."""
+    out = {}
+    for name in schema.get("required", []):
+        p = schema["properties"][name]
+        kind = p.get("type", "array")
+        out[name] = p["enum"][0] if "enum" in p else max(1, p.get("minimum", 1)) if kind in ("integer", "number") else VALUES[kind]
+    return out
+
+
+def mistakes(schema):
+    """A parameter, and values that have only that one wrong."""
+    base = filled(schema)
+    yield "no_such", {**base, "no_such": 1}
+    for name in schema.get("required", []):
+        yield name, {k: v for k, v in base.items() if k != name}
+    for name, p in schema["properties"].items():
+        if isinstance(p.get("type"), str):
+            yield name, {**base, name: WRONG[p["type"]]}
+        if "maximum" in p:
+            yield name, {**base, name: p["maximum"] + 1}
+        if "minimum" in p:
+            yield name, {**base, name: p["minimum"] - 1}
+        if p.get("maxLength", 1 << 20) < 1 << 16:
+            yield name, {**base, name: "a" * (p["maxLength"] + 1)}
+        if "enum" in p:
+            yield name, {**base, name: "no such value"}
+
+
+def test_a_wrong_parameter_of_any_tool_is_refused_by_its_name_on_every_surface(server, ask):
+    """Own API: 400. AgentFlow: its code of the caller's mistakes. MCP: an error, not a result that looks fine."""
+    tried = 0
+    with server.box() as b:
+        for tool, schema in schemas(server):
+            for i, (name, params) in enumerate(mistakes(schema)):
+                r = ask("POST", f"/sg/v1/boxes/{b.id}/execute", json.dumps({"tool": tool, "params": params}))
+                assert r.status == 400 and name in r["message"] and r["outcome"] == "invalid_request", (tool, name, params, r)
+                tried += 1
+                if i > 1:
+                    continue  # the binding is one; that the others use it, two of each tool show
+                r = ask("POST", "/api/v1/execute", json.dumps({"worker_id": "wrong", "action": tool, "params": params}))
+                assert r.status == 400 and r["code"] != 0 and name in r["message"] and r["meta"]["outcome"] == "invalid_request", (tool, name, r)
+                call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool.replace(":", "_"), "arguments": params}}
+                r = ask("POST", "/mcp", json.dumps(call))
+                assert r.status == 200 and ("error" in r.json or r["result"]["isError"]) and name in r.body.decode(), (tool, name, r)
+        assert server.tool(b.id, "bash:run", {"command": "echo fine"})["data"]["stdout"] == "fine\n"
+    assert tried > 1000

@@ -1,0 +1,544 @@
+"""MCP at /mcp: the protocol's own rules, and what a client of ours can rely on. The conformance suite and the official
+client run in tests/compat/test_mcp.py."""
+
+import http.client
+import http.server
+import json
+import os
+import pathlib
+import random
+import re
+import shutil
+import subprocess
+import threading
+
+import pytest
+
+import sg
+
+BOTH = {"Accept": "application/json, text/event-stream"}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+
+
+@pytest.fixture(scope="module")
+def server():
+    with sg.running("--pool-size", "2", "--test-backends=true") as s:
+        yield s
+
+
+class Client:
+    """One MCP session, by hand."""
+
+    def __init__(self, server, path="/mcp", version="2025-11-25", **capabilities):
+        self.server, self.path, self.last = server, path, 0
+        r = server.request("POST", path, {"jsonrpc": "2.0", "id": 0, "method": "initialize",
+                                          "params": dict(HELLO, protocolVersion=version, capabilities=capabilities)}, BOTH)
+        assert r.status == 200, r
+        self.info, self.id = r["result"], r.headers["Mcp-Session-Id"]
+        self.headers = dict(BOTH, **{"Mcp-Session-Id": self.id, "MCP-Protocol-Version": self.info["protocolVersion"]})
+        assert server.request("POST", path, {"jsonrpc": "2.0", "method": "notifications/initialized"}, self.headers).status == 202
+
+    def post(self, method, params=None, **more):
+        self.last += 1
+        m = {"jsonrpc": "2.0", "id": self.last, "method": method, "params": params or {}}
+        return self.server.request("POST", self.path, m, dict(self.headers, **more))
+
+    def ask(self, method, params=None):
+        return answer(self.post(method, params))
+
+    def call(self, name, **arguments):
+        return self.ask("tools/call", {"name": name, "arguments": arguments})["result"]
+
+    def close(self):
+        assert self.server.request("DELETE", self.path, headers=self.headers).status == 200
+
+
+def events(body):
+    """(id, message) of each event of a stream; a comment or the opening event has no message."""
+    for block in body.split("\n\n"):
+        lines = [x for x in block.splitlines() if x and not x.startswith(":")]
+        got = dict(x.split(": ", 1) if ": " in x else (x.rstrip(":"), "") for x in lines)
+        if got:
+            yield got.get("id"), json.loads(got["data"]) if got.get("data") else None
+
+
+def answer(r):
+    if r.headers["Content-Type"] == "text/event-stream":
+        return [m for _, m in events(r.body.decode()) if m and "id" in m and "method" not in m][-1]
+    return r.json
+
+
+@pytest.fixture
+def client(server):
+    c = Client(server)
+    yield c
+    c.close()
+
+
+def test_a_tool_of_the_table_is_an_mcp_tool_and_its_call_is_a_step(server, client):
+    tools = {t["name"]: t for t in client.ask("tools/list")["result"]["tools"]}
+    assert {"bash_run", "file_read", "code_execute"} <= set(tools) and all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", n) for n in tools)
+    t = tools["file_read"]
+    assert t["inputSchema"]["required"] == ["path"] and t["annotations"]["readOnlyHint"] and t["title"] and t["description"]
+    assert not tools["bash_run"]["annotations"]["readOnlyHint"] and "exit_code" in tools["bash_run"]["outputSchema"]["properties"]
+    r = client.call("bash_run", command="echo from $HOME")
+    assert r["structuredContent"]["stdout"] == "from /home/gem\n" and not r["isError"]
+    assert json.loads(r["content"][0]["text"]) == r["structuredContent"]
+    step = [s for s in server.steps(r["_meta"]["trajectory_id"]) if s["step"] == r["_meta"]["step"]][0]
+    assert step["surface"] == "mcp" and step["tool"] == "bash:run" and step["observation"]["stdout"] == "from /home/gem\n"
+
+
+def test_a_failing_tool_is_a_result_that_says_so_and_a_wrong_call_names_the_field(client):
+    r = client.call("file_read", path="/no/such")
+    assert r["isError"] and "/no/such" in r["content"][0]["text"] and r["_meta"]["outcome"] == "task_error"
+    r = client.call("file_read")
+    assert r["isError"] and "path" in r["content"][0]["text"] and r["_meta"]["outcome"] == "invalid_request"
+    assert client.ask("tools/call", {"name": "no_such_tool"})["error"]["code"] == -32602
+    assert client.ask("no/such")["error"]["code"] == -32601
+    assert client.ask("tools/call", {"name": "bash_run", "arguments": [1]})["error"]["code"] == -32602
+    assert client.ask("tools/call", {})["error"]["code"] == -32602
+
+
+def test_bad_messages_get_the_errors_of_json_rpc(server):
+    r = server.request("POST", "/mcp", raw=b"{", headers=BOTH)
+    assert r.status == 400 and r["error"]["code"] == -32700
+    for bad in ({"jsonrpc": "1.0", "id": 1, "method": "ping"}, {"jsonrpc": "2.0"}, {"jsonrpc": "2.0", "id": [1], "method": "ping"},
+                {"jsonrpc": "2.0", "id": 1, "method": 7}):
+        r = server.request("POST", "/mcp", bad, BOTH)
+        assert r["error"]["code"] == -32600, (bad, r)
+    assert server.request("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping", "params": []}, BOTH)["error"]["code"] == -32602
+    assert server.request("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}, dict(BOTH, **{"Mcp-Session-Id": "x"})).status == 404
+    assert server.request("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"MCP-Protocol-Version": "1999-01-01"}).status == 400
+    assert server.request("GET", "/mcp").status == 406 and server.request("GET", "/mcp", headers=BOTH).status == 405
+
+
+@pytest.mark.parametrize("asked,got", [("2024-11-05", "2024-11-05"), ("2025-03-26", "2025-03-26"), ("2025-06-18", "2025-06-18"),
+                                       ("2025-11-25", "2025-11-25"), ("2099-01-01", "2025-11-25")])
+def test_older_clients_are_answered_in_their_version(server, asked, got):
+    c = Client(server, version=asked)
+    assert c.info["protocolVersion"] == got and c.ask("ping")["result"] == {}
+    c.close()
+    assert c.post("ping").status == 404, "a session that ended is gone"
+
+
+def test_a_bare_call_gets_plain_json_and_a_setting_turns_that_off(server):
+    r = server.post("/mcp", {"method": "tools/call", "params": {"name": "file_write", "arguments": {"path": "/tmp/bare", "content": "tale"}}})
+    assert not r["isError"]
+    r = server.post("/mcp", {"method": "tools/call", "params": {"name": "file_read", "arguments": {"path": "/tmp/bare"}}})
+    assert r["text"] == "tale" and r["result"]["structuredContent"]["content"] == "tale" and "error" not in r
+    assert server.post("/mcp", {"method": "tools/call", "params": {"name": "nope"}})["error"]["code"] == -32602
+    with sg.running("--mcp-bare=false", "--pool-size", "0") as strict:
+        assert strict.request("POST", "/mcp", {"method": "tools/list"})["error"]["code"] == -32600
+
+
+def test_a_batch_is_answered_as_one(server):
+    r = server.post("/mcp", [{"jsonrpc": "2.0", "id": "a", "method": "ping"}, {"jsonrpc": "2.0", "method": "notifications/x"},
+                             {"jsonrpc": "2.0", "id": "b", "method": "tools/call", "params": {"name": "probe_echo", "arguments": {"text": "t"}}}])
+    got = {m["id"]: m["result"] for m in r}
+    assert got["a"] == {} and got["b"]["structuredContent"]["text"] == "t"
+    assert server.request("POST", "/mcp", [{"jsonrpc": "2.0", "method": "notifications/x"}]).status == 202
+    assert server.request("POST", "/mcp", []).status == 400 and server.request("POST", "/mcp", [{}] * 101).status == 400
+
+
+def test_a_long_call_streams_its_progress_and_a_client_that_lost_it_comes_back_for_the_answer(server, client):
+    token = "tok-1"
+    r = client.post("tools/call", {"name": "bash_run", "arguments": {"command": "sleep 2.5; echo done"}, "_meta": {"progressToken": token}})
+    seen = list(events(r.body.decode()))
+    progress = [m["params"] for _, m in seen if m and m.get("method") == "notifications/progress"]
+    assert progress and all(p["progressToken"] == token for p in progress)
+    assert [p["progress"] for p in progress] == sorted({p["progress"] for p in progress})
+    assert seen[-1][1]["result"]["structuredContent"]["stdout"] == "done\n"
+
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    body = {"jsonrpc": "2.0", "id": 77, "method": "tools/call", "params": {"name": "bash_run", "arguments": {"command": "sleep 1; echo $((6*7))"}}}
+    c.request("POST", "/mcp", json.dumps(body), dict(client.headers, **{"Content-Type": "application/json"}))
+    first = c.getresponse().readline().decode()
+    c.close()  # the connection breaks while the command runs
+    last = re.match(r"id: (\S+)", first).group(1)
+    r = server.request("GET", "/mcp", headers=dict(client.headers, **{"Last-Event-ID": last}))
+    assert answer(r)["id"] == 77 and answer(r)["result"]["structuredContent"]["stdout"] == "42\n"
+    r = server.request("GET", "/mcp", headers=dict(client.headers, **{"Last-Event-ID": last}))
+    assert answer(r)["result"]["structuredContent"]["stdout"] == "42\n", "and again, after it was answered"
+
+
+def test_cancelling_ends_the_command_and_the_box_goes_on(server, client):
+    got = []
+    t = threading.Thread(target=lambda: got.append(client.post("tools/call", {"name": "bash_run", "arguments": {"command": "echo $$ > /tmp/p; sleep 100"}})))
+    t.start()
+    watcher = Client(server)
+    sg.wait_for(lambda: watcher.call("file_exists", path="/tmp/p")["structuredContent"]["exists"], 20)
+    server.request("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": client.last}}, client.headers)
+    t.join(20)
+    assert not t.is_alive() and answer(got[0])["result"]["_meta"]["outcome"] == "killed"
+    assert client.call("bash_run", command="pgrep -c sleep || echo none")["structuredContent"]["stdout"].endswith("none\n")
+    watcher.close()
+
+
+def test_resources_are_files_trajectories_and_states(server, client):
+    r = client.call("file_write", path="/home/gem/note.txt", content="remember")
+    trajectory = r["_meta"]["trajectory_id"]
+    client.call("bash_run", command="printf '\\377\\000' > /home/gem/raw.bin")
+    assert client.ask("resources/read", {"uri": "file:///home/gem/note.txt"})["result"]["contents"][0]["text"] == "remember"
+    assert client.ask("resources/read", {"uri": "file:///home/gem/raw.bin"})["result"]["contents"][0]["blob"] == "/wA="
+    assert f"sandglass://trajectory/{trajectory}" in {x["uri"] for x in client.ask("resources/list")["result"]["resources"]}
+    text = client.ask("resources/read", {"uri": f"sandglass://trajectory/{trajectory}"})["result"]["contents"][0]["text"]
+    assert "remember" in text and json.loads(text)["steps"]
+    for missing in ("file:///home/gem/nothing", "sandglass://trajectory/t-none", "sandglass://state/s-none", "http://x/", "file://relative"):
+        assert client.ask("resources/read", {"uri": missing})["error"]["code"] == -32002, missing
+    assert len(client.ask("resources/templates/list")["result"]["resourceTemplates"]) >= 3
+    ids = client.ask("completion/complete", {"ref": {"type": "ref/resource", "uri": "sandglass://trajectory/{id}"},
+                                             "argument": {"name": "id", "value": trajectory[:5]}})["result"]["completion"]["values"]
+    assert trajectory in ids
+
+
+def test_a_subscriber_hears_that_a_file_may_have_changed_even_if_it_listens_later(server, client):
+    uri = "file:///home/gem/watched"
+    assert client.ask("resources/subscribe", {"uri": uri})["result"] == {}
+    client.call("file_read", path="/etc/passwd")  # changes nothing
+    client.call("file_write", path="/home/gem/watched", content="1")
+    with Listener(server, client) as live:
+        assert live.next()["params"]["uri"] == uri
+        client.call("file_write", path="/home/gem/watched", content="2")
+        assert live.next()["method"] == "notifications/resources/updated"
+        assert client.ask("resources/unsubscribe", {"uri": uri})["result"] == {}
+        client.call("file_write", path="/home/gem/watched", content="3")
+        client.ask("resources/subscribe", {"uri": uri + "2"})
+        client.call("file_write", path="/home/gem/watched2", content="3")
+        assert live.next()["params"]["uri"] == uri + "2"
+
+
+class Listener:
+    """The GET stream of a session, from its first event on."""
+
+    def __init__(self, server, client):
+        self.c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+        self.c.request("GET", "/mcp", headers=dict(client.headers, **{"Last-Event-ID": "0-0"}))
+        self.r = self.c.getresponse()
+        assert self.r.status == 200
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *a):
+        self.c.close()
+
+    def next(self):
+        while True:
+            line = self.r.readline().decode()
+            assert line, "the stream ended"
+            if line.startswith("data: {"):
+                return json.loads(line[6:])
+
+
+def test_a_session_with_a_box_of_its_own_shares_it_with_nobody_and_takes_it_along(server):
+    a, b = Client(server, "/mcp?box=own"), Client(server, "/mcp?box=own")
+    x = a.call("bash_run", command="echo a > /tmp/mine")
+    y = b.call("bash_run", command="cat /tmp/mine")
+    assert y["structuredContent"]["exit_code"] != 0 and x["_meta"]["box_id"] != y["_meta"]["box_id"]
+    a.close(), b.close()
+    sg.wait_for(lambda: not {x["_meta"]["box_id"], y["_meta"]["box_id"]} & {k["id"] for k in server.get("/sg/v1/boxes")["boxes"]}, 10)
+    with server.box() as box:
+        c = Client(server, f"/box/{box.id}/mcp")
+        assert c.call("bash_run", command="true")["_meta"]["box_id"] == box.id
+        c.close()
+    assert server.request("POST", "/mcp?box=other", {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO})["error"]["code"] == -32602
+
+
+def test_a_profile_chooses_what_is_shown(server):
+    def names(profile):
+        r = server.post(f"/mcp?profile={profile}", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        return {t["name"] for t in r["result"]["tools"]}
+    def of(*backends):
+        return {t["name"].replace(":", "_") for t in table if t["name"].split(":")[0] in backends}
+    table = [t for t in server.get("/sg/v1/tools")["tools"] if not t["name"].startswith("probe:")]
+    seen = {p: {n for n in names(p) if not n.startswith(("probe_", "test_", "json_schema_"))} for p in
+            ("all", "code", "browser", "desktop", "aio", "knowlyr")}
+    carried = seen["all"]  # a tool with a byte stream has no message
+    assert {t["name"].replace(":", "_") for t in table} >= carried and "bash_run" in carried
+    seeing = of("browser", "desktop", "vm")
+    assert seen["code"] == carried - seeing - of("knowlyr", "agentscope") and {"bash_run", "file_read", "jupyter_execute"} <= seen["code"]
+    assert seen["browser"] == carried & of("browser", "file") and {"browser_goto", "file_read"} <= seen["browser"]
+    assert seen["desktop"] == carried & of("desktop", "vm")
+    assert {"browser_navigate", "browser_click", "browser_type", "browser_screenshot", "browser_extract", "file_read", "file_write", "file_list",
+            "file_search", "file_replace", "terminal_execute", "terminal_session", "terminal_kill", "markitdown_convert", "markitdown_extract",
+            "sandbox_execute_bash", "sandbox_execute_code", "sandbox_file_operations", "sandbox_str_replace_editor", "sandbox_get_context",
+            "sandbox_get_packages"} <= seen["aio"] and "bash_run" not in seen["aio"]
+    assert seen["knowlyr"] == {"create_sandbox", "execute_tool", "reset_sandbox", "replay_trajectory", "sandbox_snapshot"}
+    for profile, shown in seen.items():
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", n) for n in shown), profile
+        header = server.request("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}, headers={"X-Sandglass-Profile": profile}).json
+        assert {t["name"] for t in header["result"]["tools"]} == names(profile)
+    assert "profile" in server.post("/mcp?profile=none", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})["error"]["message"]
+
+
+def test_a_hundred_clients_at_once_each_get_their_own_answer(server):
+    wrong = []
+
+    def work(i):
+        c = Client(server)
+        for k in range(3):
+            r = c.call("probe_echo", text=f"{i}.{k}")
+            if r["structuredContent"]["text"] != f"{i}.{k}":
+                wrong.append((i, k, r))
+        c.close()
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(100)]
+    [t.start() for t in threads]
+    [t.join(60) for t in threads]
+    assert not wrong and not any(t.is_alive() for t in threads)
+
+
+def test_the_names_of_aio_work_by_their_effect(server):
+    def call(name, **arguments):
+        r = server.post("/mcp?profile=aio", {"method": "tools/call", "params": {"name": name, "arguments": arguments}})
+        assert "error" not in r, r
+        return r
+    def said(name, **arguments):
+        return json.loads(call(name, **arguments)["content"][0]["text"])
+    r = said("sandbox_execute_bash", cmd="cd /tmp && export MARK=7 && echo hi", timeout=10)
+    assert r["status"] == "completed" and r["output"].strip() == "hi" and r["exit_code"] == 0 and r["cwd"] == "/tmp"
+    assert said("terminal_execute", command="echo $MARK")["output"].strip() == "7", "one shared session"
+    assert said("sandbox_execute_bash", cmd="echo [$MARK]", new_session=True)["output"].strip() == "[]"
+    assert said("sandbox_execute_code", code="print(2**10)", language="python") == {"status": "ok", "stdout": "1024\n", "stderr": "", "exit_code": 0}
+    w = said("sandbox_file_operations", action="write", path="/tmp/f.txt", content="alpha\nbeta\n")
+    assert w["success"] and w["bytes_written"] == 11 and w["action"] == "write"
+    assert said("sandbox_file_operations", action="read", path="/tmp/f.txt", start_line=1, end_line=2)["content"] == "beta\n"
+    assert said("sandbox_file_operations", action="grep", path="/tmp", content="^bet")["matches"][0]["line"] == 2
+    assert said("sandbox_file_operations", action="find", path="/tmp", pattern="f.*")["total"] == 1
+    r = call("sandbox_file_operations", action="read", path="/tmp/none")
+    assert r["isError"] and json.loads(r["text"])["error"]["error_type"] == "not_found"
+    assert "gamma" in call("sandbox_str_replace_editor", command="str_replace", path="/tmp/f.txt", old_str="beta", new_str="gamma")["text"]
+    call("sandbox_str_replace_editor", command="undo_edit", path="/tmp/f.txt")
+    assert call("file_read", path="/tmp/f.txt")["text"] == "alpha\nbeta\n"
+    assert json.loads(call("file_search", path="/tmp", query="alpha")["content"][0]["text"])["count"] == 1
+    call("file_replace", path="/tmp/f.txt", old_str="alpha", new_str="omega")
+    assert said("terminal_execute", command="cat /tmp/f.txt")["output"].split() == ["omega", "beta"]
+    assert "/home/gem" in call("sandbox_get_context")["text"]
+    text = call("sandbox_get_packages")["text"]
+    assert "Python Packages:\n" in text and "  - numpy==" in text and "Node.js Packages:\n" in text
+    s = call("terminal_session", session_id="other")["structuredContent"]["session_id"]
+    assert s == "other" and said("terminal_execute", command="sleep 60", session_id=s, timeout=0.2)["status"] == "running"
+    assert call("terminal_kill", session_id=s)["structuredContent"]["status"] == "terminated"
+    shown = {t["name"] for t in server.post("/mcp?profile=aio", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})["result"]["tools"]}
+    assert {"sandbox_execute_bash", "sandbox_file_operations", "terminal_execute", "file_read", "file_search"} <= shown and "bash_run" not in shown
+
+
+def test_the_tools_of_knowlyr_make_use_and_reset_a_sandbox(tmp_path):
+    git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "init.defaultBranch=main"]
+    repo = tmp_path / "repo"
+    repo.mkdir()
+    (repo / "a.py").write_text("print('one')\n")
+    for args in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run(git + args, cwd=repo, check=True)
+    with sg.running("--pool-size", "1", "--mount-roots", str(tmp_path)) as server:
+        def call(name, **arguments):
+            r = server.post("/mcp?profile=knowlyr", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}})
+            return r["result"]["content"][0]["text"], r["result"]["isError"]
+        listed = server.post("/mcp?profile=knowlyr", {"jsonrpc": "2.0", "id": 1, "method": "tools/list"})["result"]["tools"]
+        assert [t["name"] for t in listed][:3] == ["create_sandbox", "execute_tool", "reset_sandbox"]
+        assert sorted(listed[0]["inputSchema"]["required"]) == ["base_commit", "repo_url"]
+        text, failed = call("create_sandbox", repo_url=f"file://{repo}", base_commit="main")
+        assert not failed, text
+        made = json.loads(text)
+        box = made["sandbox_id"]
+        assert made["base_commit"] == "main" and made["image"] == "host"
+        text, failed = call("execute_tool", sandbox_id=box, tool_name="shell", params={"command": "python3 a.py; echo x >> a.py; git status --short"})
+        assert json.loads(text) == {"output": "one\n M a.py\n", "exit_code": 0, "error": None} and not failed
+        text, failed = call("sandbox_snapshot", sandbox_id=box, label="edited")
+        assert not failed and "a.py | 1 +" in text and "Python 3" in text
+        state = re.search(r"state: (\S+)", text).group(1)
+        steps = [{"tool_name": "shell", "params": {"command": "echo a"}, "expected_output": "a"},
+                 {"tool_name": "shell", "params": {"command": "echo b"}, "expected_output": "c"}, {"tool_name": "git", "params": {"subcommand": "status"}}]
+        text, failed = call("replay_trajectory", sandbox_id=box, trajectory={"steps": steps})
+        r = json.loads(text)
+        assert (r["success"], r["total_steps"], r["completed_steps"], r["divergence_step"], failed) == (False, 3, 3, 1, False)
+        assert [d["diverged"] for d in r["details"]] == [False, True, False]
+        assert call("replay_trajectory", sandbox_id=box, trajectory={"steps": [{"tool_name": "nope"}]}) == ("未知工具: nope", True)
+        assert call("reset_sandbox", sandbox_id=box) == (f"沙箱已重置: {box}", False)
+        assert json.loads(call("execute_tool", sandbox_id=box, tool_name="git", params={"subcommand": "status", "args": "--short"})[0])["output"] == ""
+        assert server.get(f"/sg/v1/states/{state}")["name"] == "edited", "a snapshot outlives the reset"
+        assert call("execute_tool", sandbox_id="nope", tool_name="shell", params={"command": "true"}) == ("沙箱不存在: nope", True)
+        assert call("create_sandbox", repo_url=f"file://{repo}", base_commit="no-such")[0].startswith("创建沙箱失败: ")
+        assert call("create_sandbox", repo_url="gopher://x", base_commit="main")[0].startswith("配置错误:\n")
+
+
+UPSTREAM = r'''
+import json, sys, os
+many = "MANY" in os.environ
+names = [f"t{i}" for i in range(260)] if many else ["add", "crash", "big", "length"]
+size = 100 if many else 1  # tools a page
+def say(m): print(json.dumps(m), flush=True)
+print("a line that is no message", flush=True)
+print("to stderr " * 100000, file=sys.stderr)  # more than a pipe holds
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m: continue
+    method, r = m["method"], {}
+    if method == "initialize": r = {"protocolVersion": m["params"]["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": {"name": "up", "version": "1"}}
+    elif method == "tools/list":
+        tool = lambda n: {"name": n, "description": n + " things", "inputSchema": {"type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}, "text": {"type": "string"}}}}
+        page = int(m["params"].get("cursor", 0))
+        r = {"tools": [tool(n) for n in names[page:page + size]]}
+        if page + size < len(names): r["nextCursor"] = str(page + size)
+    elif method == "tools/call":
+        p = m["params"]
+        if p["name"] == "crash": os._exit(1)
+        if p["name"] == "big": r = {"content": [{"type": "text", "text": "x" * (3 << 20)}]}
+        if p["name"] == "length": r = {"content": [{"type": "text", "text": str(len(p["arguments"]["text"]))}]}
+        if p["name"] == "add":
+            if "a" not in p["arguments"]: r = {"content": [{"type": "text", "text": "a is missing"}], "isError": True}
+            else: r = {"content": [{"type": "text", "text": str(p["arguments"]["a"] + p["arguments"]["b"])}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
+            if p["arguments"].get("a") == 99 and "late" not in names:
+                names.append("late")
+                say({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
+    say({"jsonrpc": "2.0", "id": m["id"], "result": r})
+'''
+
+
+def test_mcp_servers_of_others_are_aggregated_from_a_box_and_from_a_url(server):
+    place = sg.open_place("up")
+    config = {"mcpServers": {"calc": {"command": "python3", "args": ["-c", UPSTREAM], "env": {"K": "v"}},
+                             "many": {"command": "python3", "args": ["-c", UPSTREAM], "env": {"MANY": "1"}, "hidden": True},
+                             "far": {"url": f"http://127.0.0.1:{server.port}/mcp?profile=code", "hidden": True}}}
+    (place / "servers.json").write_text(json.dumps(config))
+    (place / "servers.json").chmod(0o644)
+
+    def call(s, name, **arguments):
+        return s.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": name, "arguments": arguments}})["result"]
+
+    with sg.running("--pool-size", "1", "--mcp-servers", str(place / "servers.json")) as s:
+        def pages():
+            cursor = {}
+            while cursor is not None:
+                r = s.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": cursor})["result"]
+                yield {t["name"] for t in r["tools"]}
+                cursor = {"cursor": r["nextCursor"]} if "nextCursor" in r else None
+
+        def names():
+            return set().union(*pages())
+        sg.wait_for(lambda: {"calc_add", "calc_crash", "far_bash_run", "many_t259"} <= names(), 60, every=0.2)
+        sizes = [len(p) for p in pages()]
+        assert len(sizes) > 1 and max(sizes) < 300 and sum(sizes) == len(names()), "in pages, none twice"
+        assert len(call(s, "calc_big")["content"][0]["text"]) == 3 << 20
+        assert s.request("PUT", "/sg/v1/secrets/UP", {"value": "twelve bytes"}).status == 200
+        assert call(s, "calc_length", text="${secret:UP}")["content"][0]["text"] == "12"
+        r = call(s, "calc_add", a=40, b=2)
+        assert r["content"][0]["text"] == "42" and r["content"][1]["type"] == "image" and not r["isError"]
+        step = s.steps(r["_meta"]["trajectory_id"])[-1]
+        assert step["tool"] == "calc:add" and step["observation"]["content"][0]["text"] == "42"
+        r = call(s, "calc_add")
+        assert r["isError"] and r["content"][0]["text"] == "a is missing" and r["_meta"]["outcome"] == "task_error"
+        assert call(s, "far_bash_run", command="echo from afar")["structuredContent"]["stdout"] == "from afar\n"
+        r = call(s, "calc_crash")
+        assert r["isError"] and r["_meta"]["outcome"] == "infra_error"
+        sg.wait_for(lambda: call(s, "calc_add", a=1, b=2)["content"][0]["text"] == "3", 30, every=0.3)
+        call(s, "calc_add", a=99, b=0)
+        sg.wait_for(lambda: "calc_late" in names(), 20, every=0.2)
+        assert s.get("/v1/mcp/servers")["data"] == ["sandglass", "calc"]
+        assert set(s.get("/v1/mcp/servers?include_hidden=true")["data"]) == {"sandglass", "calc", "far", "many"}
+        assert [t["name"] for t in s.get("/v1/mcp/calc/tools")["data"]["tools"]] == ["calc_add", "calc_crash", "calc_big", "calc_length", "calc_late"]
+        assert "bash_run" in {t["name"] for t in s.get("/v1/mcp/sandglass/tools")["data"]["tools"]}
+        assert s.post("/v1/mcp/calc/tools/add", {"a": 1, "b": 1})["data"]["content"][0]["text"] == "2"
+        assert s.post("/v1/mcp/sandglass/tools/bash_run", {"command": "echo own"})["data"]["structuredContent"]["stdout"] == "own\n"
+        assert s.request("GET", "/v1/mcp/none/tools").status == 404 and s.request("POST", "/v1/mcp/calc/tools/none", {}).status == 404
+
+
+def test_mutated_messages_are_answered_and_harm_nobody(server):
+    r = random.Random(7)
+    seeds = [{"jsonrpc": "2.0", "id": 1, "method": m, "params": p} for m, p in (
+        ("initialize", HELLO), ("tools/list", {"cursor": "0"}), ("tools/call", {"name": "probe_echo", "arguments": {"text": "x"}}),
+        ("resources/read", {"uri": "sandglass://trajectory/t"}), ("resources/subscribe", {"uri": "file:///x"}),
+        ("completion/complete", {"ref": {"type": "ref/resource", "uri": "u"}, "argument": {"name": "a", "value": "v"}}),
+        ("prompts/get", {"name": "test_simple_prompt"}), ("logging/setLevel", {"level": "info"}))]
+    odd = [None, True, -1, 1e300, "", "x" * 10000, [], {}, [[]], {"a": {"b": []}}, "\ud83d\ude00", "\u0000"]
+    serve = server.role("serve")
+    for i in range(400):
+        m = json.loads(json.dumps(r.choice(seeds)))
+        where = [m]
+        while isinstance(where[-1], dict) and where[-1] and r.random() < 0.6:
+            where.append(where[-1][r.choice(list(where[-1]))])
+        target = next(w for w in reversed(where) if isinstance(w, dict))
+        key = r.choice(list(target) or ["new"])
+        if r.random() < 0.3:
+            target.pop(key, None)
+        else:
+            target[key] = r.choice(odd)
+        raw = json.dumps(m).encode()
+        if r.random() < 0.2:
+            cut = r.randrange(len(raw))
+            raw = raw[:cut] + bytes([r.randrange(256)]) + raw[cut + 1:]
+        reply = server.request("POST", "/mcp", raw=raw, headers=BOTH)
+        assert reply.status in (200, 202, 400), (raw, reply)
+        if reply.body:
+            json.loads(reply.body) if reply.headers["Content-Type"] == "application/json" else list(events(reply.body.decode()))
+    assert server.role("serve") == serve, "serve is the same process"
+
+
+def test_knowlyrs_server_on_stdin_and_stdout(server):
+    package = pathlib.Path(__file__).resolve().parents[2] / "sdk/python-agentsandbox"
+    lines = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}, {"jsonrpc": "2.0", "method": "notifications/initialized"},
+             {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
+             {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "reset_sandbox", "arguments": {"sandbox_id": "none"}}}]
+    r = subprocess.run(["/usr/bin/python3", "-m", "agentsandbox.mcp_server"], input="".join(json.dumps(x) + "\n" for x in lines), text=True,
+                       stdout=subprocess.PIPE, timeout=60, check=True,
+                       env={"PYTHONPATH": str(package), "PATH": "/usr/bin:/bin", "SANDGLASS_URL": f"http://127.0.0.1:{server.port}"})
+    got = {m["id"]: m["result"] for m in map(json.loads, r.stdout.splitlines())}
+    assert [t["name"] for t in got[2]["tools"]][0] == "create_sandbox" and got[3]["content"][0]["text"] == "沙箱不存在: none"
+
+
+def test_a_hundred_clients_on_stdin_and_stdout_at_once(server):
+    def lines(i):
+        return "".join(json.dumps(m) + "\n" for m in (
+            {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}, {"jsonrpc": "2.0", "method": "notifications/initialized"},
+            {"jsonrpc": "2.0", "id": "e", "method": "tools/call", "params": {"name": "probe_echo", "arguments": {"text": f"client {i}"}}}))
+    clients = [subprocess.Popen([sg.BINARY, "mcp", "--url", f"http://127.0.0.1:{server.port}"], text=True, stdin=subprocess.PIPE,
+                                stdout=subprocess.PIPE) for _ in range(100)]
+    for i, c in enumerate(clients):
+        c.stdin.write(lines(i))
+        c.stdin.flush()
+    for i, c in enumerate(clients):
+        out, _ = c.communicate(timeout=60)
+        got = {m["id"]: m["result"] for m in map(json.loads, out.splitlines())}
+        assert c.returncode == 0 and got["e"]["structuredContent"]["text"] == f"client {i}"
+
+
+def test_without_a_server_stdio_starts_one_and_takes_it_along(server):
+    """Where nothing listens on the default address: in a network of its own."""
+    home = sg.open_place("mcp")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("SANDGLASS_")}
+    env.update(SANDGLASS_HOME=str(home / "h"), SANDGLASS_CGROUP_NAME=sg.unique("sgt-mcp-"), SANDGLASS_POOL_SIZE="0")
+    lines = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HELLO}, {"jsonrpc": "2.0", "method": "notifications/initialized"},
+             {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "bash_run", "arguments": {"command": "echo from a server of its own"}}}]
+    p = subprocess.Popen(["unshare", "-n", sg.BINARY, "mcp", "--box", "own"], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, env=env)
+    out, err = p.communicate("".join(json.dumps(m) + "\n" for m in lines), timeout=240)
+    got = {m["id"]: m for m in map(json.loads, out.splitlines()) if "id" in m}
+    assert p.returncode == 0 and got[1]["result"]["structuredContent"]["stdout"] == "from a server of its own\n", (out[-500:], err[-2000:])
+    assert not list(pathlib.Path("/tmp").glob(f"sandglass-mcp-{p.pid}.sock"))
+    sg.wait_for(lambda: not [d for d in os.listdir("/proc") if d.isdigit() and str(home) in sg.read(f"/proc/{d}/cmdline", "")], 60)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def test_a_relay_shows_our_own_key_to_nobody():
+    seen = []
+
+    class Listener(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            seen.append(dict(self.headers))
+            self.rfile.read(int(self.headers["Content-Length"]))
+            body = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *words):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Listener) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        p = subprocess.run([sg.BINARY, "mcp", "--relay", f"http://127.0.0.1:{other.server_port}/", "--header", "X-Theirs: 1"],
+                           input='{"jsonrpc":"2.0","id":1,"method":"ping"}\n', capture_output=True, text=True, timeout=60,
+                           env={**os.environ, "SANDGLASS_API_KEY": "sg_ours", "SANDGLASS_TICKET": "ours"})
+        other.shutdown()
+    assert '"result"' in p.stdout and seen and seen[0]["X-Theirs"] == "1" and "ours" not in json.dumps(seen), (p, seen)

@@ -1,0 +1,159 @@
+"""Servers inside a box from outside, and what keeps their pages apart from our own."""
+
+import http.client
+import socket
+
+import pytest
+
+import sg
+import ws
+
+SERVER = '''
+import base64, hashlib, http.server, time
+class H(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    def answer(s, body, *headers):
+        s.send_response(200)
+        for h in headers: s.send_header(*h)
+        s.send_header("Content-Length", str(len(body)))
+        s.end_headers()
+        s.wfile.write(body)
+    def do_GET(s):
+        if s.headers.get("Upgrade"):
+            key = s.headers["Sec-WebSocket-Key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+            accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+            s.wfile.write(("HTTP/1.1 101 Hi\\r\\nUpgrade: websocket\\r\\nConnection: Upgrade\\r\\nSec-WebSocket-Accept: " + accept + "\\r\\n\\r\\n").encode())
+            n = s.rfile.read(2)[1] & 127
+            mask = s.rfile.read(4)
+            data = bytes(b ^ mask[i & 3] for i, b in enumerate(s.rfile.read(n)))
+            s.wfile.write(bytes([0x81, n]) + data)
+            s.close_connection = True
+        elif s.path.startswith("/events"):
+            s.wfile.write(b"HTTP/1.1 200 OK\\r\\nContent-Type: text/event-stream\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n9\\r\\ndata: 1\\n\\n\\r\\n")
+            s.wfile.flush()
+            s.rfile.read(1)  # until the client is gone
+            open("/tmp/gone", "w").close()
+        elif s.path.startswith("/away"):
+            s.send_response(302); s.send_header("Location", "/there"); s.send_header("Content-Length", "0"); s.end_headers()
+        elif s.path.startswith("/bad"):
+            s.wfile.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n")
+            s.close_connection = True
+        else:
+            s.answer((s.path + "\\n" + str(s.headers)).encode(), ("Set-Cookie", "a=b"), ("Set-Cookie", "c=d; Domain=localhost"),
+                     ("Access-Control-Allow-Origin", "*"))
+    def do_POST(s):
+        left, total = int(s.headers.get("Content-Length") or 0), 0
+        if s.headers.get("Transfer-Encoding"):
+            while (n := int(s.rfile.readline(), 16)):
+                total += len(s.rfile.read(n)); s.rfile.readline()
+        while total < left: total += len(s.rfile.read(min(65536, left - total)))
+        s.answer(str(total).encode())
+    def log_message(s, *a): pass
+http.server.ThreadingHTTPServer(("127.0.0.1", 8000), H).serve_forever()
+'''
+
+
+@pytest.fixture(scope="module")
+def box(server):
+    box = server.create()
+    server.post(f"/box/{box}/v1/file/write", {"file": "/tmp/server.py", "content": SERVER})
+    server.post(f"/box/{box}/v1/bash/exec", {"command": "python3 /tmp/server.py", "async_mode": True})
+    sg.wait_for(lambda: server.request("GET", f"/box/{box}/proxy/8000/").status == 200, 20)
+    yield box
+    server.delete(f"/sg/v1/boxes/{box}")
+
+
+def call(server, method, path, body=None, headers=None, **more):
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    c.request(method, path, body, headers or {}, **more)
+    r = c.getresponse()
+    data = r.read()
+    c.close()
+    return sg.Reply(r.status, r.headers, data)
+
+
+def test_each_form_reaches_the_server_with_its_own_path(server, box):
+    host = {"Host": f"8000-{box}.localhost:{server.port}"}
+    for path, headers, want in ((f"/box/{box}/proxy/8000/a%20b?x=1", {}, "/a%20b?x=1"),
+                                (f"/box/{box}/proxy/8000", {}, "/"),
+                                (f"/box/{box}/absproxy/8000/a", {}, "/absproxy/8000/a"),
+                                ("/v1/shell/exec", host, "/v1/shell/exec"),
+                                ("/v1/a", {"X-AIO-Proxy-Port": "8000", "X-Sandglass-Box": box}, "/v1/a")):
+        r = call(server, "GET", path, headers=headers)
+        assert r.status == 200 and r.body.decode().split("\n")[0] == want, (path, r)
+    assert "/proxy/8000/there" in call(server, "GET", f"/box/{box}/proxy/8000/away").headers["Location"]
+
+
+def test_bodies_of_known_and_unknown_length_go_through(server, box):
+    data = b"x" * 3_000_000
+    assert call(server, "POST", f"/box/{box}/proxy/8000/up", data).body == b"3000000"
+    pieces = (data[i:i + 100000] for i in range(0, len(data), 100000))
+    r = call(server, "POST", f"/box/{box}/proxy/8000/up", pieces, {"Transfer-Encoding": "chunked"}, encode_chunked=True)
+    assert r.body == b"3000000"
+
+
+def test_websockets_and_event_streams_go_through_at_once(server, box):
+    c = ws.Client(server.port, f"/box/{box}/proxy/8000/ws")
+    c.send("hello")
+    assert c.recv() == (1, b"hello")
+    s = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+    s.sendall(f"GET /box/{box}/proxy/8000/events HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+    got = b""
+    while b"data: 1" not in got:
+        got += s.recv(65536)
+    s.close()  # the server in the box hears of it
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/file/find", {"path": "/tmp", "glob": "gone"})["data"]["files"])
+
+
+def test_by_path_a_page_is_sandboxed_and_cookies_and_credentials_stay_on_their_side(server, box):
+    r = call(server, "GET", "/proxy/8000/x?q=1", headers={"Cookie": "sid=1", "X-Sandglass-Box": box})
+    text = r.body.decode()
+    assert text.startswith("/x?q=1\n") and "sid=1" not in text and "sandglass" not in text.lower()
+    assert r.headers["Set-Cookie"] is None and r.headers["Access-Control-Allow-Origin"] is None
+    policy = r.headers["Content-Security-Policy"]
+    assert policy.startswith("sandbox") and "allow-same-origin" not in policy
+
+
+def test_a_key_for_us_never_reaches_a_server_in_a_box():
+    s = sg.Server("--pool-size", "1")
+    try:
+        s.start()
+        key = s.post("/sg/v1/keys", {"role": "operator"}, 201)["key"]
+        s.headers = {"Authorization": f"Bearer {key}"}
+        box = s.create()
+        s.post(f"/box/{box}/v1/file/write", {"file": "/tmp/server.py", "content": SERVER})
+        s.post(f"/box/{box}/v1/bash/exec", {"command": "python3 /tmp/server.py", "async_mode": True})
+        sg.wait_for(lambda: s.request("GET", f"/box/{box}/proxy/8000/").status == 200, 20)
+        for path, headers in (("x", s.headers), ("x", {"X-AIO-API-Key": key}), (f"x?api_key={key}&q=1", {})):
+            r = call(s, "GET", f"/box/{box}/proxy/8000/{path}", headers=headers)
+            assert r.status == 200 and key not in r.body.decode(), (path, r)
+    finally:
+        s.end()
+
+
+def test_by_host_a_page_has_its_own_origin_on_which_nothing_of_ours_answers(server, box):
+    host = {"Host": f"8000-{box}.localhost:{server.port}", "Cookie": "mine=1"}
+    r = call(server, "GET", "/sg/v1/boxes", headers=host)
+    assert "mine=1" in r.body.decode() and r.headers.get_all("Set-Cookie") == ["a=b"]  # none for all of localhost
+    from_there = {"Origin": f"http://8000-{box}.localhost:{server.port}"}
+    assert call(server, "POST", "/v1/shell/exec", b"{}", from_there).status == 403
+    with pytest.raises(ws.Refused) as e:
+        ws.Client(server.port, "/v1/shell/ws", headers=[f"Origin: {from_there['Origin']}"])
+    assert e.value.status == 403
+    assert call(server, "GET", "/v1/sandbox", headers=from_there).headers["Access-Control-Allow-Origin"] is None
+
+
+def test_only_ports_of_that_box_are_reached(server, box):
+    other = server.create()
+    r = call(server, "GET", f"/box/{other}/proxy/8000/")
+    assert r.status == 502 and "port 8000" in r["error"]["message"]
+    assert call(server, "GET", f"/box/{box}/proxy/{server.port}/health").status == 502  # ours is the host's
+    assert call(server, "GET", f"/box/{box}/proxy/99999/").status == 400
+    assert call(server, "GET", f"/box/{box}/proxy/x/").status == 404
+    assert call(server, "GET", "/box/nobody/proxy/8000/").status == 404
+    server.delete(f"/sg/v1/boxes/{other}")
+
+
+def test_an_answer_that_could_be_read_two_ways_is_refused(server, box):
+    r = call(server, "GET", f"/box/{box}/proxy/8000/bad")
+    assert r.status == 502 and "two lengths" in r["error"]["message"]

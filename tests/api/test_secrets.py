@@ -1,0 +1,219 @@
+"""Named secrets: a box has the value, the log has the name."""
+
+import contextlib
+import glob
+import json
+import os
+import pathlib
+import subprocess
+
+import pytest
+
+import sg
+import ws
+
+VALUE = "s3cr3t-Value-0123456789"
+ODD = "quo\"te $dollar `tick` back\\slash\nline"
+
+
+def stored(server):
+    """Every byte that the server wrote: log, index, blobs, the files beside them."""
+    data = b""
+    for path in glob.glob(server.home + "/**/*", recursive=True):
+        if os.path.isfile(path) and "/images/" not in path and "/layers/" not in path and "/objects/" not in path:
+            data += pathlib.Path(path).read_bytes()
+    return data + pathlib.Path(server.log_path).read_bytes()
+
+
+def put(server, name, value, status=200, **scope):
+    return server.request("PUT", f"/sg/v1/secrets/{name}", {"value": value, **scope})
+
+
+@pytest.fixture(scope="module")
+def server():
+    s = sg.Server("--pool-size", "1")
+    try:
+        s.start()
+        assert put(s, "API_KEY", VALUE).status == 200 and put(s, "odd", ODD).status == 200
+        yield s
+    finally:
+        s.end()
+
+
+def test_values_are_encrypted_and_never_shown(server):
+    listed = server.get("/sg/v1/secrets")["secrets"]
+    assert {x["name"] for x in listed} == {"API_KEY", "odd"} and "value" not in json.dumps(listed)
+    raw = pathlib.Path(server.home, "secrets").read_text()
+    assert VALUE not in raw and "API_KEY" in raw
+    for name in ("secrets", "secret.key"):
+        assert os.stat(f"{server.home}/{name}").st_mode & 0o77 == 0
+    assert server.request("GET", "/sg/v1/secrets/API_KEY").status == 405
+
+
+def test_a_tool_gets_the_value_and_the_log_the_name(server):
+    with server.box() as box:
+        r = box.run("test \"${secret:API_KEY}\" = '" + VALUE[:4] + "'\"" + VALUE[4:] + "\" && echo same; echo '${secret:API_KEY}' | wc -c")
+        assert r["data"]["stdout"].split() == ["same", str(len(VALUE) + 1)]
+        step = server.steps(r["trajectory_id"])[-1]
+        assert "${secret:API_KEY}" in step["params"]["command"]
+        box.tool("file:write", {"path": "/tmp/odd", "content": "${secret:odd}"})
+        r = box.python("import sys; d=open('/tmp/odd').read(); print(len(d), d == " + repr(ODD[:9]) + "+" + repr(ODD[9:]) + ")")
+        assert r["data"]["stdout"] == f"{len(ODD)} True\n"
+
+
+def test_a_value_that_comes_back_is_replaced_by_its_name_in_answer_and_log(server):
+    with server.box() as box:
+        r = box.run("echo before ${secret:API_KEY} after; echo err-${secret:API_KEY} >&2")
+        assert r["data"]["stdout"] == "before ${secret:API_KEY} after\n" and "err-${secret:API_KEY}" in r["data"]["stderr"]
+        r = box.run("printf %s 's3cr3t-Value-' 0123456789")
+        assert r["data"]["stdout"] == "${secret:API_KEY}", "however it was put together"
+        r = box.tool("file:write", {"path": "/tmp/plain", "content": VALUE})
+        assert server.steps(r["trajectory_id"])[-1]["params"]["content"] == "${secret:API_KEY}", "a client that sends it as it is"
+        r = box.tool("file:read", {"path": "/tmp/odd"} if box.code("test -f /tmp/odd") == 0 else {"path": "/tmp/plain"})
+        assert r["data"]["content"] == "${secret:API_KEY}"
+        assert box.out("wc -c < /tmp/plain").strip() == str(len(VALUE)), "the box has the value"
+
+
+def test_it_is_not_in_stored_outputs_either_not_even_on_the_border_of_a_piece(server):
+    with server.box() as box:
+        program = ("import sys; v='s3cr3t-Value-'+'0123456789'; n=1024*1024; w=sys.stdout.write\n"
+                   "w('x'*(n-10)); w(v); w('y'*(n-len(v)+5)); w(v); w('z'*5000); w(v)")
+        r = box.python(program)
+        assert r["data"]["stdout"].endswith("${secret:API_KEY}") or "s3cr3t" not in r["data"]["stdout"]
+        blob = r["blobs"]["stdout"]
+        assert blob["bytes"] == 2 * 1024 * 1024 - 10 + 5 + 5000 + 2 * len(VALUE)
+        assert box.out("echo ok") == "ok\n"
+    assert VALUE.encode() not in stored(server)
+
+
+def test_a_box_has_it_in_the_environment_of_every_program(server):
+    with server.box(secrets={"KEY": "API_KEY", "ODD": "odd"}) as box:
+        assert box.show()["secrets"] == {"KEY": "API_KEY", "ODD": "odd"}
+        assert box.out("echo ${#KEY} ${#ODD}; bash -c 'echo ${#KEY}'").split() == [str(len(VALUE)), str(len(ODD)), str(len(VALUE))]
+        r = box.tool("code:execute", {"code": "import os; print(len(os.environ['KEY']), os.environ['KEY'])", "language": "python"})
+        assert f"{len(VALUE)} ${{secret:API_KEY}}" in json.dumps(r["data"])
+        state = server.post(f"/sg/v1/boxes/{box.id}/snapshot", {}, 201)
+        fork = server.post(f"/sg/v1/boxes/{box.id}/fork", {"n": 1}, 201)["boxes"][0]["id"]
+        assert server.tool(fork, "bash:run", {"command": "echo ${#KEY}"})["data"]["stdout"].strip() == str(len(VALUE))
+        server.post(f"/sg/v1/boxes/{box.id}/restore", {"state": state["state"]})
+        assert box.out("echo ${#KEY}").strip() == str(len(VALUE))
+        server.destroy(fork)
+    assert VALUE.encode() not in stored(server) and ODD.encode() not in stored(server)
+
+
+def test_a_saved_shell_keeps_the_name_of_a_value_that_was_exported_by_hand(server):
+    with server.box() as box:
+        box.run("export MINE='${secret:API_KEY}'")
+        state = server.post(f"/sg/v1/boxes/{box.id}/snapshot", {}, 201)
+        box.run("unset MINE")
+        server.post(f"/sg/v1/boxes/{box.id}/restore", {"state": state["state"]})
+        assert box.out("echo ${#MINE}").strip() == str(len(VALUE))
+    assert VALUE.encode() not in stored(server)
+
+
+def test_a_live_terminal_shows_asterisks_even_where_the_value_comes_in_two_pieces(server):
+    with server.box() as box:
+        with contextlib.closing(ws.Client(server.port, f"/box/{box.id}/v1/shell/ws", timeout=60)) as term:
+            term.send(json.dumps({"type": "input", "data": "v=s3cr3t-Value-; echo one $v''0123456789 two; printf 's3cr3t-V'; "
+                                                           "sleep 0.2; printf 'alue-0123456789'; echo; echo e''nd\n"}))
+            text, offset = "", 0
+            while "end" not in text.split("e''nd")[-1]:
+                m = json.loads(term.recv()[1])
+                if m["type"] == "output":
+                    text += m["data"]
+                    assert m["offset"] >= offset
+                    offset = m["offset"]
+        assert "one " + "*" * len(VALUE) + " two" in text, text
+        assert VALUE not in text and "alue-0123456789" not in text.split("e''nd")[-1], text
+
+
+def test_output_that_only_begins_like_a_value_comes_all_the_same(server):
+    with server.box() as box:
+        with contextlib.closing(ws.Client(server.port, f"/box/{box.id}/v1/shell/ws", timeout=60)) as term:
+            term.send(json.dumps({"type": "input", "data": "printf 's3cr3t-%s' Val; sleep 1000\n"}))
+            text = ""
+            while "s3cr3t-Val" not in text.replace("'s3cr3t-%s' Val", ""):
+                m = json.loads(term.recv()[1])
+                text += m["data"] if m["type"] == "output" else ""
+
+
+def test_events_of_a_command_show_asterisks(server):
+    with server.box() as box:
+        r = server.request("POST", f"/box/{box.id}/v1/bash/exec", {"command": "v=s3cr3t-Value-; echo a ${v}0123456789 b; echo ${v}0123456789 >&2"},
+                           headers={"Accept": "text/event-stream"})
+        text = r.body.decode()
+        assert "event: exit" in text and VALUE not in text and text.count("*" * len(VALUE)) == 2, text
+
+
+def test_downloads_have_asterisks_and_their_length(server):
+    with server.box() as box:
+        program = ("v=b's3cr3t-Value-'+b'0123456789'; n=128*1024\n"
+                   "open('/tmp/big','wb').write(b'\\0'*(n-7)+v+b'y'*n+v+v[:9]); open('/tmp/none','wb').write(v[:-1]*3)")
+        assert box.python(program)["outcome"] == "ok"
+        for path in (f"/sg/v1/boxes/{box.id}/files?path=/tmp/big", f"/box/{box.id}/v1/file/download?path=/tmp/big"):
+            r = server.request("GET", path)
+            n, k = 128 * 1024, len(VALUE)
+            assert r.status == 200 and int(r.headers["Content-Length"]) == len(r.body)
+            assert r.body == b"\0" * (n - 7) + b"*" * k + b"y" * n + b"*" * k + VALUE[:9].encode()
+        assert server.request("GET", f"/sg/v1/boxes/{box.id}/files?path=/tmp/none").body == VALUE[:-1].encode() * 3, "not one byte too many"
+        tar = server.request("GET", f"/sg/v1/boxes/{box.id}/tree?path=/tmp").body
+        assert VALUE.encode() not in tar and b"*" * len(VALUE) in tar
+        assert box.code("grep -q 's3cr3t-Value-''0123456789' /tmp/big") == 0, "the box has the value"
+
+
+def test_a_carried_variable_has_stars_in_place_of_the_value(server):
+    with server.box(secrets={"KEY": "API_KEY"}) as box:
+        box.tool("code:execute", {"code": "import os; key = 'key=' + os.environ['KEY']; n = 7", "session": "a"}, timeout=60)
+        fork = server.post(f"/sg/v1/boxes/{box.id}/fork", {}, 201)["boxes"][0]["id"]
+        look = f"(n, key == 'key=' + '*' * {len(VALUE)}, len(os.environ['KEY']))"
+        r = server.tool(fork, "code:execute", {"code": look, "session": "a"}, timeout=60)
+        assert r["data"]["result"] == f"(7, True, {len(VALUE)})"
+        server.destroy(fork)
+    assert VALUE.encode() not in stored(server)
+
+
+def test_scopes_are_kept(server):
+    with server.box() as box:
+        put(server, "only-read", "another-secret-1", tools="file:read,file:write")
+        put(server, "only-box", "another-secret-2", box=box.id)
+        r = box.tool("bash:run", {"command": "echo ${secret:only-read}"}, status=403)
+        assert "only-read" in r["error"]["message"]
+        box.tool("file:write", {"path": "/tmp/x", "content": "${secret:only-read}"})
+        assert box.out("echo ${secret:only-box} | wc -c").strip() == "17"
+        with server.box() as other:
+            other.tool("bash:run", {"command": "echo ${secret:only-box}"}, status=403)
+        r = box.tool("bash:run", {"command": "echo ${secret:nothing}"}, status=404)
+        assert server.request("POST", "/sg/v1/boxes", {"secrets": {"A": "nothing"}}).status == 404
+        assert server.request("POST", "/sg/v1/boxes", {"secrets": {"1A": "API_KEY"}}).status == 400
+        assert server.request("POST", "/sg/v1/boxes", {"secrets": {"A": "only-read"}}).status == 403
+        assert box.out("x=5; echo '${secret:}' ${x:0}").split() == ["${secret:}", "5"], "what is no reference stays"
+
+
+def test_bad_secrets_are_refused(server):
+    for name, value, status in (("short", "1234567", 400), ("x y", VALUE, 400), ("nul", "a\0" + VALUE, 400), ("big", "x" * 9000, 400)):
+        assert put(server, name.replace(" ", "%20"), value).status == status
+
+
+def test_another_tenant_has_other_secrets(server):
+    key = server.post("/sg/v1/keys", {"role": "admin", "tenant": "other"}, 201)["key"]
+    server.headers = {"Authorization": f"Bearer {key}"}
+    try:
+        assert server.get("/sg/v1/secrets")["secrets"] == []
+        assert server.request("DELETE", "/sg/v1/secrets/API_KEY").status == 404
+        with server.box() as box:
+            box.tool("bash:run", {"command": "echo ${secret:API_KEY}"}, status=404)
+        put(server, "API_KEY", "the-others-own-value")
+        with server.box() as box:
+            assert box.out("echo ${secret:API_KEY} | wc -c").strip() == "21"
+    finally:
+        server.headers = {}
+
+
+def test_secrets_survive_a_kill_and_a_removed_one_is_gone(server):
+    put(server, "gone", "will-be-removed")
+    assert server.delete("/sg/v1/secrets/gone")["name"] == "gone"
+    server.kill_role("serve")
+    server.wait_ready()
+    with server.box() as box:
+        assert box.out("echo ${secret:API_KEY} | wc -c").strip() == str(len(VALUE) + 1)
+        box.tool("bash:run", {"command": "echo ${secret:gone}"}, status=404)

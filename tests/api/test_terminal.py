@@ -1,0 +1,189 @@
+"""The terminal: a shell behind a WebSocket that lives in the box, whoever looks at it."""
+
+import json
+import time
+
+import pytest
+
+import sg
+import ws
+
+
+@pytest.fixture(scope="module")
+def server():
+    s = sg.Server("--pool-size", "2")
+    try:
+        yield s.start()
+    finally:
+        s.end()
+
+
+@pytest.fixture(scope="module")
+def box(server):
+    return server.create()
+
+
+def connect(server, box, query="", **more):
+    c = ws.Client(server.port, f"/box/{box}/v1/shell/ws{query}", **more)
+    return c
+
+
+def greet(c):
+    assert c.message()["type"] == "session_id"
+    ready = c.message()
+    assert ready["type"] == "ready" and ready["data"] == "Terminal ready"
+    assert c.message()["type"] == "size"
+    c.offset = ready["offset"]
+    return ready["session_id"]
+
+
+def test_frames_are_those_of_the_contract_and_the_shell_is_real(server, box):
+    c = connect(server, box)
+    session = greet(c)
+    c.json(type="input", data="echo $((6*7)) é; tty\n")
+    assert "/dev/pts/" in c.until("/dev/pts/")
+    c.json(type="resize", data={"cols": 91, "rows": 33})
+    c.json(type="input", data="stty size\n")
+    c.until("33 91")
+    c.json(type="ping")
+    while c.message()["type"] != "pong":
+        pass
+    assert session in server.get(f"/box/{box}/v1/shell/sessions")["data"]["sessions"]
+    r = server.post(f"/box/{box}/v1/shell/exec", {"id": session, "command": "echo by call"})["data"]
+    assert r["output"].strip() == "by call"  # the same shell
+    c.until("by call")
+    c.close()
+
+
+def test_what_was_missed_is_replayed_also_after_a_restart_of_serve(server, box):
+    c = connect(server, box)
+    session = greet(c)
+    c.json(type="input", data="echo one$((1+1)); (sleep 1; echo late$((2+2))) &\n")
+    c.until("one2")
+    at = c.offset
+    c.close()  # without a word
+    server.kill_role("serve")
+    server.wait_ready()
+    c = sg.wait_for(lambda: connect(server, box, f"?session_id={session}&after={at}"))
+    assert greet(c) == session
+    assert "one2" not in c.until("late4")
+    c.close()
+    c = connect(server, box, f"?session_id={session}&restore=true")
+    assert greet(c) == session
+    types = []
+    got = ""
+    while "late4" not in got:
+        m = c.message()
+        types.append(m["type"])
+        got += m.get("data", "")
+    assert set(types) == {"restore_output"} and "one2" in got
+    assert c.message()["type"] == "relay_resumed"
+    c.close()
+
+
+def test_two_tabs_see_and_type_the_same_and_share_the_size(server, box):
+    a = connect(server, box, "?cols=70&rows=20")
+    session = greet(a)
+    b = connect(server, box, f"?session_id={session}&after=0")
+    greet(b)
+    b.json(type="input", data="echo from$((1+2))b\n")
+    a.until("from3b"), b.until("from3b")
+    a.json(type="resize", cols=60, rows=10)
+    while True:
+        m = b.message()
+        if m["type"] == "size":
+            assert m["data"] == {"cols": 60, "rows": 10}
+            break
+    a.close()
+    b.json(type="input", data="echo still$((3+3))\n")
+    b.until("still6")
+    b.close()
+
+
+def test_the_binary_form_carries_bytes(server, box):
+    c = connect(server, box, "?protocol=binary")
+    greet(c)
+    c.send(b"printf '\\377\\376X\\n'\n")
+    got = b""
+    while b"\xff\xfeX" not in got:
+        opcode, data = c.recv()
+        got += data if opcode == 2 else b""
+    c.close()
+
+
+def test_a_flood_does_not_grow_the_server_and_control_c_gets_through(server, box):
+    c = connect(server, box)
+    greet(c)
+    c.json(type="input", data="yes flood\n")
+    c.until("flood\r\nflood")
+    time.sleep(0.5)  # nobody reads
+    c.json(type="input", data="\x03")
+    c.json(type="input", data="echo over$((4+4))\n")
+    c.until("over8")
+    if not sg.SANITIZED:
+        assert int(sg.read(f"/proc/{server.role('serve')}/status").split("VmHWM:")[1].split()[0]) < 50 * 1024
+    c.close()
+
+
+def test_unknown_sessions_bad_messages_and_other_origins_are_told(server, box):
+    c = connect(server, box, "?session_id=nobody")
+    assert c.message() == {"type": "error", "data": "Session not found"}
+    assert c.recv()[0] == 8
+    for query in ("?restore=true", "?durable=true"):
+        with pytest.raises(ws.Refused) as e:
+            connect(server, box, query)
+        assert e.value.status == 400
+    with pytest.raises(ws.Refused) as e:
+        connect(server, box, headers=["Origin: http://evil.example"])
+    assert e.value.status == 403
+    with pytest.raises(ws.Refused) as e:
+        connect(server, box, headers=["Origin: null"])
+    assert e.value.status == 403
+    c = connect(server, box)
+    greet(c)
+    c.json(type="resize", data={"cols": 0, "rows": 5})
+    while True:
+        m = c.message()
+        if m["type"] == "error":
+            assert "1 to 1000" in m["data"]
+            break
+    c.send("x" * 10, opcode=0)  # continues nothing
+    while True:
+        opcode, data = c.recv()
+        if opcode == 8:
+            assert int.from_bytes(data[:2], "big") == 1002
+            break
+    assert server.request("GET", f"/box/{box}/v1/shell/ws").status == 426
+
+
+def test_closing_the_session_ends_the_viewers(server, box):
+    c = connect(server, box)
+    session = greet(c)
+    server.delete(f"/box/{box}/v1/shell/sessions/{session}")
+    while True:
+        opcode, data = c.recv()
+        if opcode == 8:
+            break
+        last = json.loads(data)
+    assert last["type"] == "exit"
+
+
+def test_the_page_has_all_that_it_needs_here(server):
+    page = server.request("GET", "/terminal")
+    assert page.status == 200 and "'none'" in page.headers["Content-Security-Policy"]
+    text = page.body.decode()
+    assert "http://" not in text and "https://" not in text  # nothing from other sites
+    for name in ("xterm.js", "xterm.css", "addon-fit.js", "terminal.js"):
+        assert f"static/terminal/{name}" in text
+        part = server.request("GET", f"/static/terminal/{name}")
+        assert part.status == 200 or name != "terminal.js"
+    assert server.request("GET", "/static/terminal/nope").status == 404
+
+
+def test_a_command_that_is_killed_before_it_has_begun_is_terminated_and_the_shell_lives(server, box):
+    at = f"/box/{box}/v1/shell"
+    server.post(f"{at}/exec", {"id": "early", "create": True, "command": "kept=yes"})
+    for _ in range(15):
+        server.post(f"{at}/exec", {"id": "early", "command": "sleep 60", "async_mode": True})
+        assert server.post(f"{at}/kill", {"id": "early"})["data"]["status"] == "terminated"
+    assert server.post(f"{at}/exec", {"id": "early", "command": "echo $kept"})["data"]["output"] == "yes"

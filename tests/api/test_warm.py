@@ -1,0 +1,54 @@
+"""Seats that wait with a Python that has imported already (python.warm), and what their forks share and do not."""
+
+import pytest
+
+import sg
+
+LOOK = "import sys, os, random; ('decimal' in sys.modules, os.getppid(), hash('sand'), random.random())"
+
+
+@pytest.fixture(scope="module")
+def server():
+    s = sg.Server("--pool-size", "1", "--python-warm", "context", "--python-preload", "decimal")
+    try:
+        s.start()
+        yield s
+    finally:
+        s.end()
+
+
+def fork_servers(server):
+    """Fork servers in this server's boxes and seats, as the host numbers them."""
+    like = [p for p in server.box_pids() if "python.py\0serve\0context" in sg.read(f"/proc/{p}/cmdline")]
+    parent = {p: int((sg.read(f"/proc/{p}/stat").rpartition(")")[2].split() or [0, 0])[1]) for p in like}
+    return [p for p in like if parent[p] not in like]  # not the contexts that it forked
+
+
+def look(box, session):
+    r = box.tool("code:execute", {"code": LOOK, "session": session}, timeout=60)
+    assert r["outcome"] == "ok", r
+    return eval(r["data"]["result"])
+
+
+def test_a_parked_seat_has_its_fork_server_and_contexts_of_the_box_come_from_it(server):
+    parked = sg.wait_for(lambda: fork_servers(server), 60)
+    with server.box() as box:
+        first, second = look(box, "a"), look(box, "b")
+        mine = [p for p in fork_servers(server) if p in server.box_pids(box.id)]
+        assert len(mine) == 1 and mine[0] in parked  # the one that was there before the box
+        assert first[0] and second[0]  # preloaded
+        assert first[1] == second[1] > 1  # children of the same server
+        assert first[3] != second[3]  # and yet random numbers of their own
+
+
+def test_hash_seeds_differ_between_boxes_unless_the_determinism_profile_fixes_them(server):
+    def seeds(n, **spec):
+        found = []
+        for _ in range(n):
+            sg.wait_for(lambda: fork_servers(server), 60)  # a warm seat is there to be taken, or to be left alone
+            with server.box(**spec) as box:
+                found.append(look(box, "a")[2])
+        return found
+
+    assert len(set(seeds(3))) == 3
+    assert len(set(seeds(2, determinism=True))) == 1

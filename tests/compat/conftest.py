@@ -1,0 +1,10 @@
+"""The server helper of tests/api, for the tests in this directory and for the programs beside them."""
+
+import pathlib
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SDK = HERE.parents[1] / "sdk"
+for path in (HERE, HERE.parent / "api", SDK / "python", SDK / "python-agentflow", SDK / "python-aio"):
+    if str(path) not in sys.path:
+        sys.path.insert(0, str(path))

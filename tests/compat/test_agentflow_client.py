@@ -1,0 +1,72 @@
+"""The public AgentFlow Python client, unchanged. It is not part of this repository: without AGENTFLOW_CLIENT (a directory
+with its package `sandbox`) the first test is skipped. AGENTFLOW_PYTHON names a Python that has httpx and pydantic."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+import sg
+
+HERE = pathlib.Path(__file__).resolve().parent
+DIRECTORY = os.environ.get("AGENTFLOW_CLIENT")
+
+OURS = HERE.parents[1] / "sdk"
+
+
+@pytest.mark.skipif(not DIRECTORY, reason="AGENTFLOW_CLIENT does not name the public client's directory")
+def test_public_client():
+    check(os.environ.get("AGENTFLOW_PYTHON", sys.executable), os.environ)
+
+
+def test_our_package_of_the_same_name_passes_the_same_checks():
+    check(sys.executable, {**os.environ, "AGENTFLOW_CLIENT": str(OURS / "python-agentflow"), "PYTHONPATH": str(OURS / "python")})
+
+
+def check(python, env):
+    run = subprocess.run([python, str(HERE / "agentflow_client.py")], env=env,
+                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=300)
+    print(run.stdout)
+    assert run.returncode == 0, run.stdout
+    assert run.stdout.count("ok ") >= 20
+
+
+ALONE = '''
+import asyncio, os, sandbox
+
+async def main():
+    async with sandbox.Sandbox() as s:                     # the default address, where nobody is
+        await s.create_session("bash")
+        r = await s.execute("bash:run", {"command": "echo started for it"})
+        print(r["data"]["stdout"].strip())
+        await s.destroy_session("bash")
+asyncio.run(main())
+
+config = sandbox.SandboxConfig(server_url="http://127.0.0.1:18777", auto_start_server=True, server_startup_timeout=120)
+with sandbox.Sandbox(config=config) as s:
+    s.create_session_sync("bash")
+    print(s.execute_sync("bash:run", {"command": "echo at the address that was asked for"})["data"]["stdout"].strip())
+
+try:
+    with sandbox.Sandbox(config=sandbox.SandboxConfig(server_url="http://127.0.0.1:18778", auto_start_server=False)) as s:
+        print("wrong")
+except sandbox.SandboxConnectionError as e:
+    print("refused")
+'''
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own needs root")
+def test_without_a_server_one_is_started_where_it_was_asked_for_and_ends_with_the_program():
+    home = sg.open_place("af")
+    env = {k: v for k, v in os.environ.items() if not k.startswith("SANDGLASS_")}
+    env.update(PYTHONPATH=os.pathsep.join([str(OURS / "python"), str(OURS / "python-agentflow")]), SANDGLASS_BINARY=sg.BINARY,
+               SANDGLASS_LOCAL_HOME=str(home / "h"))
+    run = subprocess.run(["unshare", "-n", "sh", "-c", 'ip link set lo up; exec "$@"', "sh", sys.executable, "-c", ALONE], env=env,
+                         capture_output=True, text=True, timeout=300)
+    lines = run.stdout.splitlines()
+    assert run.returncode == 0 and lines[:2] == ["started for it", "at the address that was asked for"] and lines[-1] == "refused", run
+    sg.wait_for(lambda: not [d for d in os.listdir("/proc") if d.isdigit() and str(home) in sg.read(f"/proc/{d}/cmdline", "")], 60)
+    shutil.rmtree(home, ignore_errors=True)

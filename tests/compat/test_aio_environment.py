@@ -1,0 +1,153 @@
+"""The variables of AIO Sandbox's deployments, as the container's entry point takes them: each by its effect in a box."""
+
+import base64
+import subprocess
+
+import jwt
+import pytest
+import sg
+
+ENTRY = sg.ROOT / "tools" / "docker" / "entrypoint.sh"
+ZONE, WORKSPACE = "Asia/Singapore", "/srv/agent/project"
+VARIABLES = {
+    "TZ": ZONE,
+    "WORKSPACE": WORKSPACE,
+    "PROXY_SERVER": "someone:secret@127.0.0.1:7890",
+    "HOMEPAGE": "data:text/html,<title>Welcome</title>".replace(" ", "%20"),
+    "BROWSER_EXTRA_ARGS": "--user-agent=Glass/1  --lang=de",
+    "DNS_OVER_HTTPS_TEMPLATES": "https://127.0.0.1:4443/dns-query",
+    "WAIT_PORTS": "8079,8091",
+}
+UPSTREAM = """import http.server
+class H(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        text = ('%s by %s' % (self.path, self.headers['Proxy-Authorization'])).encode()
+        self.send_response(200); self.send_header('Content-Length', str(len(text))); self.end_headers(); self.wfile.write(text)
+http.server.HTTPServer(('127.0.0.1', 7890), H).serve_forever()
+"""
+
+
+def settings(env, *words, before=()):
+    """What the entry point makes of variables: the words and the settings that the program is started with."""
+    show = "#!/bin/sh\necho \"$@\"\nenv | grep -E '^(SANDGLASS_|JWT_)' | sort\n"
+    script = f"cat >/tmp/show.$$ <<'X'\n{show}X\nchmod +x /tmp/show.$$; SANDGLASS=/tmp/show.$$ {ENTRY} \"$@\"; rm /tmp/show.$$"
+    out = subprocess.run([*before, "sh", "-c", script, "sh", *words], env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **env},
+                         check=True, capture_output=True, text=True).stdout.splitlines()
+    return out[0], dict(line.split("=", 1) for line in out[1:])
+
+
+@pytest.fixture(scope="module")
+def server():
+    _, env = settings(VARIABLES)
+    del env["SANDGLASS_BOX_SHM"]
+    env["SANDGLASS_POOL_SIZE"] = "1"
+    s = sg.Server("--box-memory", "2g", env=env)
+    try:
+        s.start(wait=False)
+        sg.wait_for(lambda: health(s), 30)
+        yield s
+    finally:
+        s.end()
+
+
+def health(s):
+    try:
+        return s.request("GET", "/health").status == 200
+    except sg.GONE:
+        return False
+
+
+def call(s, method, path, body=None):
+    r = s.request(method, path, body)
+    assert r.status == 200, r
+    return r["data"]
+
+
+def run(s, command):
+    return call(s, "POST", "/v1/bash/exec", {"command": command})
+
+
+def test_ready_waits_until_the_ports_of_wait_ports_answer_in_the_default_box(server):
+    first = server.request("GET", "/ready")
+    assert first.status == 503 and "8079" in first.body.decode(), first
+    call(server, "POST", "/v1/bash/exec", {"command": "python3 -m http.server 8079 --bind 127.0.0.1", "async_mode": True})
+    sg.wait_for(lambda: "8091" in server.request("GET", "/ready").body.decode(), 30)
+    call(server, "POST", "/v1/bash/exec", {"command": "python3 -m http.server 8091 --bind 127.0.0.1", "async_mode": True})
+    sg.wait_for(lambda: server.request("GET", "/ready").status == 200, 30)
+
+
+def test_tz_is_the_time_zone_of_programs_and_of_the_context(server):
+    assert run(server, "date +%z")["stdout"] == "+0800\n"
+    system = server.request("GET", "/v1/sandbox")["detail"]["system"]
+    assert system["timezone"] == ZONE
+
+
+def test_workspace_is_made_and_is_where_shells_and_files_begin(server):
+    assert server.request("GET", "/v1/sandbox")["detail"]["system"]["workspace"] == WORKSPACE
+    assert run(server, "pwd; stat -c %U .; echo $HOME")["stdout"] == f"{WORKSPACE}\ngem\n/home/gem\n"
+    assert WORKSPACE in call(server, "POST", "/v1/shell/exec", {"command": "pwd"})["output"]
+    call(server, "POST", "/v1/file/write", {"file": "here.txt", "content": "x"})
+    assert run(server, f"cat {WORKSPACE}/here.txt")["stdout"] == "x"
+    seen = call(server, "POST", "/v1/code/execute", {"language": "python", "code": "import os; print(os.getcwd())"})
+    assert WORKSPACE in str(seen), seen
+
+
+def test_proxy_server_is_the_upstream_of_the_default_boxs_proxy(server):
+    assert call(server, "GET", "/v1/proxy/upstream") == {"addr": "127.0.0.1:7890", "username": "someone", "password": "secret"}
+    call(server, "POST", "/v1/file/write", {"file": "/tmp/upstream.py", "content": UPSTREAM})
+    call(server, "POST", "/v1/bash/exec", {"command": "exec python3 /tmp/upstream.py", "async_mode": True})
+    asked = "curl -s --retry 20 --retry-all-errors --retry-delay 1 -f -x http://127.0.0.1:8118 http://example.test/page"
+    by = base64.b64encode(b"someone:secret").decode()
+    assert run(server, asked)["stdout"] == f"http://example.test/page by Basic {by}"
+
+
+def test_homepage_extra_arguments_and_dns_templates_reach_the_browser(server):
+    if run(server, "test -x /usr/lib/chromium/chromium -o -x /usr/lib/chromium/chromium-headless-shell")["exit_code"]:
+        pytest.skip("Debian's chromium is not installed")
+    box = server.request("GET", "/sg/v1/boxes")["boxes"][0]["id"]
+    def seen():  # a browser that has just begun may still be on its way there
+        r = server.tool(box, "browser:evaluate", {"expression": "[document.title, navigator.userAgent, location.href].join('|')"})
+        return r["outcome"] == "ok" and r["data"]["value"].startswith("Welcome|Glass/1|data:")
+    sg.wait_for(seen, every=0.2)
+    words = run(server, "tr '\\0' '\\n' < /proc/$(pgrep -of remote-debugging-pipe)/cmdline")["stdout"].split()  # Chromium may join its own words
+    assert "--dns-over-https-templates=https://127.0.0.1:4443/dns-query" in words and "--lang=de" in words
+    assert "--proxy-server=http://127.0.0.1:8118" in words
+
+
+def test_dev_shm_of_a_box_is_as_large_as_the_containers(server):
+    small = ["unshare", "-m", "sh", "-c", "mount -t tmpfs -o size=96m none /dev/shm && exec \"$@\"", "sh"]
+    _, env = settings({}, before=small)
+    assert env == {"SANDGLASS_BOX_SHM": f"{96 * 1024}k"}
+    assert settings({"SANDGLASS_BOX_SHM": "32m"}, before=small)[1] == {"SANDGLASS_BOX_SHM": "32m"}
+
+
+def test_jwt_public_key_closes_the_server_for_who_has_no_token(tmp_path):
+    key = jwt.Key(tmp_path, "RS256")
+    text = base64.b64encode(key.public.encode()).decode()
+    words, env = settings({"JWT_PUBLIC_KEY": text}, "--listen", "0.0.0.0:8080")
+    assert words == "serve --listen 0.0.0.0:8080" and env.pop("SANDGLASS_BOX_SHM")
+    s = sg.Server("--pool-size", "0", env=env)
+    try:
+        s.start()
+        assert s.request("GET", "/v1/sandbox").status == 401
+        s.headers = {"Authorization": "Bearer " + key.token()}
+        assert s.request("GET", "/v1/sandbox").status == 200
+    finally:
+        s.end()
+
+
+def test_empty_variables_change_nothing_and_a_setting_by_its_own_name_wins():
+    assert set(settings({name: "" for name in VARIABLES})[1]) == {"SANDGLASS_BOX_SHM"}
+    inside = settings({"container": "docker"})[1]
+    assert inside["SANDGLASS_LISTEN"] == "0.0.0.0:8080" and inside["SANDGLASS_AUTH"] == "open-to-everyone"
+    assert inside["SANDGLASS_CGROUP_NAME"].startswith("sandglass-")
+    assert "SANDGLASS_AUTH" not in settings({"container": "docker", "JWT_PUBLIC_KEY": "x"})[1], "with a key, tokens are asked for"
+    assert settings({"TZ": ZONE, "SANDGLASS_BOX_TIMEZONE": "UTC"})[1]["SANDGLASS_BOX_TIMEZONE"] == "UTC"
+
+
+def test_wrong_values_are_refused_with_the_name_of_the_setting():
+    for name, value, said in (("WORKSPACE", "relative", "an absolute path"), ("WAIT_PORTS", "80,x", "ports from 1 to 65535"),
+                              ("WORKSPACE", "/" + "a" * 300, "at most 255 bytes")):
+        _, env = settings({name: value})
+        r = subprocess.run([sg.BINARY, "serve"], env={"PATH": "/usr/bin:/bin", **env}, capture_output=True, text=True)
+        assert r.returncode and said in r.stderr, r

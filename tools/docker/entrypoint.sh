@@ -1,0 +1,43 @@
+#!/bin/sh
+# What the container starts: the variables that AIO Sandbox's deployments set become settings of Sandglass (docs/aio.md),
+# then the server takes this process's place. A setting that is given by its own name wins.
+set -eu
+
+# as NAME SETTING: an unset or empty variable changes nothing
+as() {
+    eval "value=\${$1-} given=\${$2+yes}"
+    if [ -n "$value" ] && [ -z "$given" ]; then
+        export "$2=$value"
+    fi
+}
+
+as TZ SANDGLASS_BOX_TIMEZONE
+as WORKSPACE SANDGLASS_BOX_WORKSPACE
+as PROXY_SERVER SANDGLASS_BOX_PROXY
+as HOMEPAGE SANDGLASS_BROWSER_HOMEPAGE
+as BROWSER_EXTRA_ARGS SANDGLASS_BROWSER_ARGS
+as DNS_OVER_HTTPS_TEMPLATES SANDGLASS_BROWSER_DNS_OVER_HTTPS
+as WAIT_PORTS SANDGLASS_READY_PORTS
+
+# A box's /dev/shm is as large as the container's (shm_size).
+shm=$(df -k --output=size /dev/shm 2>/dev/null | tail -n 1 | tr -d ' ')
+if [ -n "$shm" ] && [ -z "${SANDGLASS_BOX_SHM+yes}" ]; then
+    export SANDGLASS_BOX_SHM="${shm}k"
+fi
+
+# A container's port is published by whoever runs it, so the server listens on all of its addresses. It asks for a token if
+# there is a key to check one with; without one, who may reach the port was decided where the port was published.
+if [ -n "${container-}" ]; then # the image sets it
+    : "${SANDGLASS_LISTEN:=0.0.0.0:8080}"
+    if [ -z "${SANDGLASS_AUTH+yes}" ] && [ -z "${JWT_PUBLIC_KEY-}${SANDBOX_API_KEY-}" ]; then
+        SANDGLASS_AUTH=open-to-everyone
+        export SANDGLASS_AUTH
+    fi
+    # The host's control groups are seen by all its containers: each has a name of its own there.
+    : "${SANDGLASS_CGROUP_NAME:=sandglass-$(hostname | tr -c 'A-Za-z0-9\n' -)}"
+    # Boxes cannot outlive the container, so the server does not leave them to a next one.
+    : "${SANDGLASS_SHUTDOWN_KILL:=true}"
+    export SANDGLASS_LISTEN SANDGLASS_CGROUP_NAME SANDGLASS_SHUTDOWN_KILL
+fi
+
+exec "${SANDGLASS:-sandglass}" serve "$@"
