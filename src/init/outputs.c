@@ -145,7 +145,9 @@ void outputs_add_cut(struct outputs *o, struct str head, struct str tail, int64_
     bool is_stderr = memmem(head.p, head.n < 64 ? head.n : 64, "stderr", 6) != NULL;
     struct output *p = stream_of(o, is_stderr ? STR("stderr") : STR("stdout"));
     const char *at = head.n ? memmem(head.p, head.n < 256 ? head.n : 256, key, sizeof key - 1) : NULL;
-    const char *quote = at ? memchr(at + sizeof key - 1, '"', 8) : NULL;
+    const char *value = at ? at + sizeof key - 1 : NULL;
+    size_t left = value ? (size_t)(head.p + head.n - value) : 0;
+    const char *quote = left ? memchr(value, '"', left < 8 ? left : 8) : NULL;
 
     if (p && quote) {
         struct str first = decode_piece(&a, (struct str){ quote + 1, head.n - (size_t)(quote + 1 - head.p) }, false);
