@@ -5,8 +5,8 @@ cd "$(dirname "$0")/.." || exit 2
 mkdir -p build
 total_passed=0 total_failed=0 total_skipped=0
 python=/usr/bin/python3
-FUZZ_SECONDS=${FUZZ_SECONDS:-5}
-export FUZZ_SECONDS
+FUZZ_SECONDS=${FUZZ_SECONDS:-5} FUZZ_SEED=${FUZZ_SEED:-1}
+export FUZZ_SECONDS FUZZ_SEED
 
 # The last "N <word>" of a log, 0 if there is none.
 count() { grep -oE "[0-9]+ $2" "$1" | tail -1 | grep -oE '^[0-9]+' || echo 0; }
