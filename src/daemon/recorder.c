@@ -33,7 +33,7 @@ enum {
     READ_SIZE = 64 * 1024,
     FDS_MAX = 32, /* descriptors that came and whose frame did not, yet */
     CONNECTIONS_MAX = 256,
-    LOOK_MIN_MS = 10,
+    LOOK_MIN_MS = 40,
     LOOK_MAX_MS = 100,
     POSITION_WAIT_MS = 10000, /* for a position that the log does not reach */
     FAILED_PAUSE_MS = 1000,

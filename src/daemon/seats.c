@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -177,6 +178,7 @@ static void wipe(struct seat *x)
     struct seats *s = x->all;
 
     answer_gone(x); /* its processes are; what has a name of it yet nobody asks for any more */
+    (void)sched_yield(); /* who waits for the answer was woken on our processor */
     if (cgroup_remove(&s->groups, x->id) < 0) {
         cgroup_kill(&s->groups, x->id); /* only after a crash: a pid namespace without its init is empty */
         if (++x->tries == RETRY_FAST)

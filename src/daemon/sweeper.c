@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdnoreturn.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -19,6 +20,7 @@ static noreturn void sweep(int fd)
     sigset_t none;
 
     (void)prctl(PR_SET_NAME, "sandglass-sweep");
+    (void)setpriority(PRIO_PROCESS, 0, PRIO_MAX); /* nobody waits for it; a heap that grows is supervise's own (below) */
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGINT, SIG_IGN); /* of a terminal, for all of the group: supervise says when it is over */

@@ -47,6 +47,26 @@ pid_t child_fork(struct init *in, on_exit_of *cb, void *arg, struct err *e)
     return pid;
 }
 
+void child_hold(struct child_place *p)
+{
+    cpu_set_t here;
+    unsigned at;
+
+    p->held = false;
+    if (sched_getaffinity(0, sizeof p->processors, &p->processors) < 0 || CPU_COUNT(&p->processors) < 2 ||
+        getcpu(&at, NULL) < 0 || at >= CPU_SETSIZE)
+        return;
+    CPU_ZERO(&here);
+    CPU_SET(at, &here);
+    p->held = sched_setaffinity(0, sizeof here, &here) == 0;
+}
+
+void child_release(const struct child_place *p)
+{
+    if (p->held)
+        (void)sched_setaffinity(0, sizeof p->processors, &p->processors);
+}
+
 static struct child *child_take(struct init *in, pid_t pid)
 {
     for (struct child **at = &in->children; *at; at = &(*at)->next)

@@ -1,6 +1,7 @@
 /* Processes that init starts and is told the end of. What is reaped without being listed here was an orphan. */
 #pragma once
 
+#include <sched.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -34,6 +35,15 @@ void child_become_user(const struct init *in);
 void child_limit(const struct init *in); /* oom score, core size, open files; before child_become_user */
 /* In a child: arranges descriptors, enters the directory, executes. Does not return. */
 _Noreturn void child_exec(const struct child_opts *o);
+
+/* Between hold and release what is forked begins on this processor: its parent is about to wait, and the kernel would
+ * queue it behind whoever runs on another one. The child inherits that, so it releases, too. */
+struct child_place {
+    cpu_set_t processors; /* all that we may use */
+    bool held;
+};
+void child_hold(struct child_place *p);
+void child_release(const struct child_place *p);
 
 void child_forget(struct init *in, pid_t pid); /* nobody waits for it any more; it is still reaped */
 void child_reap(struct init *in);              /* after SIGCHLD */

@@ -150,13 +150,12 @@ void hand_become(struct init *in, int fd)
         (void)!chdir("/");
 }
 
-void hand_main(struct init *in, int fd)
+void hand_main(struct init *in)
 {
     struct arena arena;
     struct hand h = { .arena = &arena, .cwd = str_of(init_workspace(in)), .init = in, .stream = -1 };
     struct buf request, reply;
 
-    hand_become(in, fd);
     arena_init(&arena);
     buf_init(&request, LIMIT_FRAME + (long)sizeof(struct hand_request) + 4096);
     buf_init(&reply, LIMIT_FRAME);

@@ -46,7 +46,7 @@ bool hand_write(int fd, const char *p, size_t n);
 void hand_become(struct init *in, int fd); /* fd becomes 3, all others are closed; the box's user from here on */
 /* Runs the tool and writes its whole RESULT frame to reply. False: a quick one gave up, and wrote nothing. */
 bool hand_work(struct hand *h, const struct hand_request *req, struct str params, struct buf *reply);
-_Noreturn void hand_main(struct init *in, int fd);
+_Noreturn void hand_main(struct init *in);
 /* When a driver ends what it runs for this call: by timeout_s (0: none), or a little before init would end the driver, so
  * that what was put out is not lost. INT64_MAX: never. */
 int64_t hand_until(const struct hand *h, double timeout_s, double *ret_limit_s);

@@ -327,9 +327,15 @@ static struct worker *worker_new(struct hands *h, struct err *e)
         return NULL;
     }
     *w = (struct worker){ .hands = h, .fd = fds[0] };
+    struct child_place place;
+    child_hold(&place);
     w->pid = child_fork(h->init, on_hand_exit, w, e);
-    if (w->pid == 0)
-        hand_main(h->init, fds[1]);
+    if (w->pid == 0) {
+        hand_become(h->init, fds[1]);
+        child_release(&place);
+        hand_main(h->init);
+    }
+    child_release(&place);
     close(fds[1]);
     if (w->pid > 0)
         w->watch = loop_watch(h->init->loop, w->fd, EPOLLIN, on_hand_ready, w);

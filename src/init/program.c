@@ -91,14 +91,18 @@ static void set_limits(const struct program_opts *o)
 static pid_t spawn(const struct child_opts *o, const struct program_opts *limits)
 {
     char **mine = environ;
-    pid_t pid = vfork();
+    struct child_place place;
 
+    child_hold(&place);
+    pid_t pid = vfork();
     if (pid == 0) {
+        child_release(&place);
         (void)setsid();
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0); /* init kills the tree; this is for a hand that crashes */
         set_limits(limits);
         child_exec(o);
     }
+    child_release(&place);
     environ = mine;
     return pid;
 }
