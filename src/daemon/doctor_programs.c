@@ -166,8 +166,11 @@ static int try_program(const char *const *argv, char answer[ANSWER_MAX])
     return r;
 }
 
+/* A line that begins with a path is a complaint of the shell script around the program. */
 static void keep_first_line(char *text)
 {
+    for (char *next; *text == '/' && (next = strchr(text, '\n')) && next[1];)
+        memmove(text, next + 1, strlen(next + 1) + 1);
     text[strcspn(text, "\r\n")] = '\0';
     if (strlen(text) > 100)
         strcpy(text + 97, "...");

@@ -112,11 +112,19 @@ static void read_gauges(struct call *c)
     b->peak_bytes = c->peak_bytes = gauge_read(b->gauges[GAUGE_MEMORY_PEAK], "");
     int64_t oom = gauge_read(b->gauges[GAUGE_MEMORY_EVENTS], "oom_kill ");
     int64_t pids = gauge_read(b->gauges[GAUGE_PIDS_EVENTS], "max ");
-    if (oom > (int64_t)b->oom_seen && c->outcome != OUTCOME_OK)
+    const char *why = NULL;
+    if (oom > (int64_t)b->oom_seen && c->outcome != OUTCOME_OK) {
         c->outcome = OUTCOME_OOM;
-    else if (pids > (int64_t)b->pids_seen &&
-             (c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_TIMEOUT))
+        why = arena_printf(&c->arena, "the kernel killed a process: the box reached its memory limit (%lld bytes)",
+                           (long long)b->spec.memory_bytes);
+    } else if (pids > (int64_t)b->pids_seen &&
+               (c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_TIMEOUT)) {
         c->outcome = OUTCOME_PID_LIMIT;
+        why = arena_printf(&c->arena, "a process could not be started: the box reached its limit (%lld processes)",
+                           (long long)b->spec.pids);
+    }
+    if (why)
+        c->message = str_of(c->message.n ? arena_printf(&c->arena, "%s; %.*s", why, STR_ARG(c->message)) : why);
     b->oom_seen = oom > 0 ? (uint64_t)oom : 0;
     b->pids_seen = pids > 0 ? (uint64_t)pids : 0;
 }

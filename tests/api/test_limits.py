@@ -92,6 +92,7 @@ def test_fork_bomb_ends_as_pid_limit_and_the_box_still_answers(server, bomb):
         t = time.monotonic()
         r = b.run(bomb, timeout=3)
         assert r["outcome"] == "pid_limit" and time.monotonic() - t < sg.PATIENCE, r
+        assert "limit" in r["message"] and "processes" in r["message"], r["message"]
         assert r["retry_safe"] is False and r["trainable"] is True
         assert sg.wait_for(lambda: b.run("echo $x", timeout=10)["data"]["stdout"] == "kept\n" or
                            b.run("echo fresh", timeout=10)["data"]["stdout"] == "fresh\n", 15)
