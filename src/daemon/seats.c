@@ -177,7 +177,7 @@ static void wipe(struct seat *x)
 {
     struct seats *s = x->all;
 
-    answer_gone(x); /* its processes are; what has a name of it yet nobody asks for any more */
+    answer_gone(x);      /* its processes are; what has a name of it yet nobody asks for any more */
     (void)sched_yield(); /* who waits for the answer was woken on our processor */
     if (cgroup_remove(&s->groups, x->id) < 0) {
         cgroup_kill(&s->groups, x->id); /* only after a crash: a pid namespace without its init is empty */

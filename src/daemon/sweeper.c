@@ -20,7 +20,7 @@ static noreturn void sweep(int fd)
     sigset_t none;
 
     (void)prctl(PR_SET_NAME, "sandglass-sweep");
-    (void)setpriority(PRIO_PROCESS, 0, PRIO_MAX); /* nobody waits for it; a heap that grows is supervise's own (below) */
+    (void)setpriority(PRIO_PROCESS, 0, PRIO_MAX); /* nobody waits for it */
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGINT, SIG_IGN); /* of a terminal, for all of the group: supervise says when it is over */

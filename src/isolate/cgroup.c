@@ -15,7 +15,7 @@
 #include "base/log.h"
 #include "wire/seat.h"
 
-enum { FILE_MAX = 64 * 1024 };
+enum { FILE_MAX = 64 * 1024, QUOTA_MIN_US = 1000 };
 
 /* --- text --- */
 
@@ -78,18 +78,34 @@ int cgroup_parse_mounts(const char *mountinfo, struct cgroup_mount *out, int max
     return n;
 }
 
-int cgroup_write(int dir, const char *file, const char *fmt, ...)
+static int write_text(int dir, const char *file, const char *fmt, va_list ap)
 {
     char text[128];
+    int n = vsnprintf(text, sizeof text, fmt, ap);
+    auto_close int fd = openat(dir, file, O_WRONLY | O_CLOEXEC);
+
+    return fd < 0 || write(fd, text, (size_t)n) < 0 ? -errno : 0;
+}
+
+int cgroup_write(int dir, const char *file, const char *fmt, ...)
+{
     va_list ap;
 
     va_start(ap, fmt);
-    int n = vsnprintf(text, sizeof text, fmt, ap);
+    int r = write_text(dir, file, fmt, ap);
     va_end(ap);
-    auto_close int fd = openat(dir, file, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 || write(fd, text, (size_t)n) < 0)
-        return -errno;
-    return 0;
+    return r;
+}
+
+int cgroup_set(int dir, const char *file, struct err *e, const char *fmt, ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    int r = write_text(dir, file, fmt, ap);
+    va_end(ap);
+    errno = -r;
+    return r < 0 ? err_sys(e, "set %s", file) : 0;
 }
 
 ssize_t cgroup_read(int dir, const char *file, char *out, size_t size)
@@ -277,6 +293,22 @@ int cgroup_make_v2(const struct cgroups *g, const char *id, int *ret_dir, struct
     return 0;
 }
 
+static int limit(const struct cgroup_version *v, int dir, enum cgroup_job job, const struct cgroup_limits *l,
+                 struct err *e)
+{
+    int64_t quota = l->cpu_milli * CGROUP_PERIOD_US / 1000;
+
+    switch (job) {
+    case CGROUP_MEMORY: return v->limit_memory(dir, l->memory_bytes, e);
+    case CGROUP_PIDS: return cgroup_set(dir, "pids.max", e, "%lld", (long long)l->pids);
+    case CGROUP_CPU: return v->limit_cpu(dir, quota < QUOTA_MIN_US ? QUOTA_MIN_US : quota, e);
+    case CGROUP_USAGE:
+    case CGROUP_FREEZE:
+    case CGROUP_JOBS: break;
+    }
+    return 0;
+}
+
 int cgroup_limit(const struct cgroups *g, const char *id, const struct cgroup_limits *l, struct err *e)
 {
     static const enum cgroup_job limits[] = { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU };
@@ -290,7 +322,7 @@ int cgroup_limit(const struct cgroups *g, const char *id, const struct cgroup_li
                 dir = open_box(&g->trees[i], id);
             if (dir < 0)
                 return err_sys(e, "open cgroup %s", id);
-            int r = g->trees[i].version->limit(dir, limits[j], l, e);
+            int r = limit(g->trees[i].version, dir, limits[j], l, e);
             if (r < 0)
                 return r;
         }

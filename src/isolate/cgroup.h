@@ -14,6 +14,8 @@ struct err;
 
 enum cgroup_job { CGROUP_MEMORY, CGROUP_PIDS, CGROUP_CPU, CGROUP_USAGE, CGROUP_FREEZE, CGROUP_JOBS };
 
+enum { CGROUP_PERIOD_US = 100000 };
+
 struct cgroup_limits {
     int64_t memory_bytes, pids, cpu_milli;
 };
@@ -22,7 +24,8 @@ struct cgroup_limits {
 struct cgroup_version {
     const char *gauges[6]; /* file names in the order of wire/seat.h's GAUGE_* */
     enum cgroup_job gauge_job[6];
-    int (*limit)(int dir, enum cgroup_job job, const struct cgroup_limits *l, struct err *e);
+    int (*limit_memory)(int dir, int64_t bytes, struct err *e);
+    int (*limit_cpu)(int dir, int64_t quota_us, struct err *e); /* of each CGROUP_PERIOD_US */
     int (*freeze)(int dir, bool on, struct err *e);
     bool (*frozen)(int dir);
     int (*kill)(int dir);
@@ -67,6 +70,8 @@ void cgroup_each(const struct cgroups *g, void (*found)(void *arg, const char *i
 
 /* For the back ends */
 int cgroup_write(int dir, const char *file, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+/* As cgroup_write, with an error that names the file. */
+int cgroup_set(int dir, const char *file, struct err *e, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 ssize_t cgroup_read(int dir, const char *file, char *out, size_t size); /* NUL-terminated */
 
 /* For tests: the pure parts */

@@ -8,54 +8,27 @@
 #include "base/err.h"
 #include "isolate/cgroup.h"
 
-enum { PERIOD_US = 100000, QUOTA_MIN_US = 1000 };
-
-static int check(int r, const char *what, struct err *e)
-{
-    if (r >= 0)
-        return 0;
-    errno = -r;
-    return err_sys(e, "set %s", what);
-}
-
 /* memsw counts memory and swap together and must never be below memory alone: when the limit is being raised it has
  * to go first, when lowered last. Where it does not exist, at least do not swap this box out. */
 static int limit_memory(int dir, int64_t bytes, struct err *e)
 {
-    int r = cgroup_write(dir, "memory.limit_in_bytes", "%lld", (long long)bytes);
+    int r = cgroup_set(dir, "memory.limit_in_bytes", e, "%lld", (long long)bytes);
     int sw = cgroup_write(dir, "memory.memsw.limit_in_bytes", "%lld", (long long)bytes);
     if (r < 0)
-        r = cgroup_write(dir, "memory.limit_in_bytes", "%lld", (long long)bytes);
+        r = cgroup_set(dir, "memory.limit_in_bytes", e, "%lld", (long long)bytes);
     if (sw == -ENOENT)
         (void)cgroup_write(dir, "memory.swappiness", "0");
-    return check(r, "memory.limit_in_bytes", e);
+    return r;
 }
 
-static int limit_cpu(int dir, int64_t milli, struct err *e)
+static int limit_cpu(int dir, int64_t quota_us, struct err *e)
 {
-    int64_t quota = milli * PERIOD_US / 1000;
-
-    if (quota < QUOTA_MIN_US)
-        quota = QUOTA_MIN_US;
-    return check(cgroup_write(dir, "cpu.cfs_quota_us", "%lld", (long long)quota), "cpu.cfs_quota_us", e);
-}
-
-static int limit(int dir, enum cgroup_job job, const struct cgroup_limits *l, struct err *e)
-{
-    switch (job) {
-    case CGROUP_MEMORY: return limit_memory(dir, l->memory_bytes, e);
-    case CGROUP_PIDS: return check(cgroup_write(dir, "pids.max", "%lld", (long long)l->pids), "pids.max", e);
-    case CGROUP_CPU: return limit_cpu(dir, l->cpu_milli, e);
-    case CGROUP_USAGE:
-    case CGROUP_FREEZE:
-    case CGROUP_JOBS: return 0;
-    }
-    return 0;
+    return cgroup_set(dir, "cpu.cfs_quota_us", e, "%lld", (long long)quota_us);
 }
 
 static int freeze(int dir, bool on, struct err *e)
 {
-    return check(cgroup_write(dir, "freezer.state", on ? "FROZEN" : "THAWED"), "freezer.state", e);
+    return cgroup_set(dir, "freezer.state", e, "%s", on ? "FROZEN" : "THAWED");
 }
 
 static bool frozen(int dir)
@@ -88,7 +61,8 @@ const struct cgroup_version cgroup_v1 = {
     .gauges = { "cpuacct.usage", "memory.max_usage_in_bytes", "memory.oom_control", "pids.events",
                 "memory.usage_in_bytes", "memory.stat" },
     .gauge_job = { CGROUP_USAGE, CGROUP_MEMORY, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_MEMORY, CGROUP_MEMORY },
-    .limit = limit,
+    .limit_memory = limit_memory,
+    .limit_cpu = limit_cpu,
     .freeze = freeze,
     .frozen = frozen,
     .kill = kill_all,
