@@ -142,7 +142,7 @@ static void box_free(struct box *b)
         if (b->gauges[i] >= 0)
             close(b->gauges[i]);
     arena_done(&b->arena);
-    free(b->carried);
+    carry_done(&b->carried);
     free(b);
 }
 
@@ -376,12 +376,12 @@ static int record_open(struct box *b, struct err *e)
     if (b->origin.n)
         jw_kraw(&w, "origin", b->origin);
     jw_kz(&w, "began_with", b->began_with[0] ? b->began_with : NULL);
+    jw_kz(&w, "state", b->state_id[0] ? b->state_id : NULL);
     if (b->call) {
         jw_kint(&w, "call", (int64_t)b->call);
         jw_kraw(&w, "done", b->done);
     }
-    if (b->carried)
-        jw_kraw(&w, "carried", str_of(b->carried));
+    carry_record(b, &w);
     jw_kbool(&w, "temporary", b->temporary);
     jw_kbool(&w, "standing", b->standing);
     jw_kint(&w, "ttl_ms", b->ttl_ms);
@@ -597,12 +597,11 @@ struct box *box_new(struct node *n, const struct box_ask *ask, struct err *e)
     b->secrets = arena_copy(&b->arena, ask->secrets);
     b->step_states = ask->step_states;
     b->headed = ask->headed;
-    b->shell = arena_copy(&b->arena, ask->shell);
-    carry_expect(b, ask->carried);
     b->call = ask->call;
     b->done = arena_copy(&b->arena, ask->done);
     b->helper = ask->helper;
     origin_take(b, ask->origin);
+    carry_expect(b, ask->shell.n ? ask->shell : origin_shell(b), ask->carried);
     if (!ask->origin_of) {
         seats_ask(n->seats, SEAT_CREATE, NULL, &b->spec, on_created, b);
     } else if (origin_begin(b, ask->origin_of, on_origin, e) < 0) {
@@ -841,9 +840,10 @@ struct box *box_adopt(struct node *n, const struct seat_reply *r, const int *tak
         snprintf(b->spec.layers[b->spec.layer_count++], LAYER_ID_MAX, "%.*s", STR_ARG(l->s));
     struct str root = json_get_str(spec, "parent_root");
     snprintf(b->spec.parent_root, sizeof b->spec.parent_root, "%.*s", STR_ARG(root));
-    const struct json *carried = json_get(record, "carried");
-    carry_expect(b, carried ? carried->raw : (struct str){ 0 }); /* init knows whether it has them */
-    b->interpreted = true;
+    struct str state = json_get_str(record, "state_now"), its_root = json_get_str(record, "root_now");
+    snprintf(b->state_id, sizeof b->state_id, "%.*s", STR_ARG(state));
+    snprintf(b->root, sizeof b->root, "%.*s", STR_ARG(its_root));
+    carry_adopt(b, record);
     b->hooked = true; /* init knows; asking it for nothing costs little */
     b->charge = charge_of(&b->spec);
     tenant_add_box(b->tenant, &b->charge); /* it is there, whatever the quota says now */

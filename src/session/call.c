@@ -215,7 +215,7 @@ void call_send(struct call *c)
         c->step = ++c->trajectory->steps;
     origin_fill(c->box, c->tool, &c->arena, c->bound);
     if (c->backend->interprets && !c->silent && !(c->tool->flags & TOOL_READ_ONLY))
-        c->box->interpreted = true;
+        c->box->carried.interpreted = true;
     buf_init(&c->packed, LIMIT_FRAME);
     field_pack(c->tool->params, c->bound, &c->packed);
     if (c->packed.full)

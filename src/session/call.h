@@ -130,7 +130,8 @@ void call_silent(struct session *s, const struct tool *t, void *bound, on_call_d
 bool call_silent_json(struct session *s, const struct tool *t, struct str params, int64_t timeout_ms, on_call_done *cb,
                       void *arg);
 /* The same with a shell's command; false: the backend has no such tool, or the session is busy. */
-bool call_silent_script(struct session *s, struct str command, on_call_done *cb, void *arg);
+/* Has a session of a box that was made from a state begin where the other one was; false: there is nothing to do. */
+bool call_shell_begin(struct session *s, on_call_done *cb, void *arg);
 bool call_shell_state(struct box *b, on_call_done *cb, void *arg); /* asks the first idle session that can say it */
 void call_send(struct call *c);                                    /* it is the call's turn */
 void call_fail(struct call *c, enum outcome o, const struct err *e, bool retry_safe);

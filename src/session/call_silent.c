@@ -67,9 +67,9 @@ bool call_silent_json(struct session *s, const struct tool *t, struct str text, 
     return true;
 }
 
-bool call_silent_script(struct session *s, struct str command, on_call_done *cb, void *arg)
+static bool run_script(struct session *s, const char *with, struct str command, on_call_done *cb, void *arg)
 {
-    const struct tool *t = s->backend->prepare_with ? tool_find(str_of(s->backend->prepare_with), NULL) : NULL;
+    const struct tool *t = with ? tool_find(str_of(with), NULL) : NULL;
     struct buf b;
     struct jw w = { .out = &b };
 
@@ -91,6 +91,16 @@ bool call_silent_script(struct session *s, struct str command, on_call_done *cb,
     return begun;
 }
 
+bool call_shell_begin(struct session *s, on_call_done *cb, void *arg)
+{
+    struct box *b = s->box;
+
+    if (!s->backend->begin_with || !b || !b->carried.shell_pending)
+        return false;
+    b->carried.shell_pending = false;
+    return run_script(s, s->backend->begin_with, str_of(b->carried.shell), cb, arg);
+}
+
 /* Variables that are secrets are not saved: whoever is made from the state is given them anew. */
 static bool save_without(struct session *s, on_call_done *cb, void *arg)
 {
@@ -100,13 +110,13 @@ static bool save_without(struct session *s, on_call_done *cb, void *arg)
     struct buf b;
 
     if (!s->box->secrets.n || json_parse(&a, s->box->secrets, &names, &e) < 0)
-        return call_silent_script(s, str_of(s->backend->save_script), cb, arg);
+        return run_script(s, s->backend->prepare_with, str_of(s->backend->save_script), cb, arg);
     buf_init(&b, LIMIT_COMMAND);
     buf_z(&b, "(unset");
     for (const struct json *m = names->first; m; m = m->next)
         buf_printf(&b, " %.*s", STR_ARG(m->name));
     buf_printf(&b, "\n%s\n)", s->backend->save_script);
-    bool begun = call_silent_script(s, buf_view(&b), cb, arg);
+    bool begun = run_script(s, s->backend->prepare_with, buf_view(&b), cb, arg);
     buf_done(&b);
     arena_done(&a);
     return begun;

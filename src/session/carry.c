@@ -75,9 +75,9 @@ static void on_out(void *arg, const struct call *c)
     else
         log_warn("variables not carried", "box=%s error='%.*s', the state has files only", k.box, STR_ARG(c->message));
     if (b && c->outcome == OUTCOME_OK) {
-        free(b->carried);
-        b->carried = carried ? strdup(carried) : NULL;
-        b->interpreted = false;
+        free(b->carried.variables);
+        b->carried.variables = carried ? strdup(carried) : NULL;
+        b->carried.interpreted = false;
     }
     k.cb(k.arg, carried ? str_of(carried) : (struct str){ 0 });
     free(carried);
@@ -90,8 +90,8 @@ void carry_out(struct box *b, void (*cb)(void *arg, struct str carried), void *a
 
     while (s && (!s->up || s->lost || s->temporary))
         s = s->next_in_box;
-    if (!b->interpreted || !s || b->state != BOX_RUNNING) {
-        cb(arg, b->carried && !b->interpreted ? str_of(b->carried) : (struct str){ 0 });
+    if (!b->carried.interpreted || !s || b->state != BOX_RUNNING) {
+        cb(arg, b->carried.variables && !b->carried.interpreted ? str_of(b->carried.variables) : (struct str){ 0 });
         return;
     }
     struct asking *k = calloc(1, sizeof *k);
@@ -101,16 +101,47 @@ void carry_out(struct box *b, void (*cb)(void *arg, struct str carried), void *a
     memcpy(k->box, b->id, sizeof k->box);
     if (!call_silent_json(s, t, STR("{}"), 2 * LIMIT_CARRY_MS, on_out, k))
         abort(); /* it takes none */
+    if (b->carried.pending)
+        carry_in(s); /* goes before it */
 }
 
 /* --- in --- */
 
-void carry_expect(struct box *b, struct str carried)
+void carry_done(struct carried *c)
 {
-    free(b->carried);
-    b->carried = carried.n ? strndup(carried.p, carried.n) : NULL;
-    b->carry_pending = carry_has_variables(carried);
-    b->interpreted = false;
+    free(c->shell);
+    free(c->variables);
+    *c = (struct carried){ 0 };
+}
+
+void carry_expect(struct box *b, struct str shell, struct str carried)
+{
+    carry_done(&b->carried);
+    b->carried.shell = shell.n ? strndup(shell.p, shell.n) : NULL;
+    b->carried.shell_pending = shell.n > 0;
+    b->carried.variables = carried.n ? strndup(carried.p, carried.n) : NULL;
+    b->carried.pending = carry_has_variables(carried);
+}
+
+void carry_record(const struct box *b, struct jw *w)
+{
+    const struct secrets *secrets = b->node->secrets;
+    AUTO(arena_done) struct arena a = { 0 };
+
+    if (b->carried.shell) {
+        struct str shell = secrets_redact(secrets, b->tenant, str_of(b->carried.shell), SECRET_SHELL, &a);
+        jw_kstr(w, "shell", secrets_redact(secrets, b->tenant, shell, SECRET_PLAIN, &a));
+    }
+    if (b->carried.variables)
+        jw_kraw(w, "carried", str_of(b->carried.variables));
+}
+
+void carry_adopt(struct box *b, const struct json *record)
+{
+    const struct json *carried = json_get(record, "carried");
+
+    carry_expect(b, json_get_str(record, "shell"), carried ? carried->raw : (struct str){ 0 });
+    b->carried.perhaps = b->carried.interpreted = true;
 }
 
 struct giving {
@@ -130,7 +161,7 @@ static void on_in(void *arg, const struct call *c)
 static struct giving *read_pieces(const struct box *b)
 {
     AUTO(arena_done) struct arena a = { 0 };
-    struct str name = json_get_str(parse(str_of(b->carried), &a), "blob");
+    struct str name = json_get_str(parse(str_of(b->carried.variables), &a), "blob");
     auto_close int fd = -1;
     uint64_t bytes = 0;
     struct err e = { 0 };
@@ -152,7 +183,7 @@ void carry_in(struct session *s)
 {
     struct giving *g = read_pieces(s->box);
 
-    s->box->carry_pending = false;
+    s->box->carried.pending = false;
     if (g)
         call_silent(s, tool_find(STR("carry:in"), NULL), &g->params, on_in, g);
     else

@@ -159,11 +159,15 @@ struct box {
     struct pairs env;                  /* of every program that a call starts */
     int64_t call_timeout_ms;           /* of calls that do not say their own; 0: the server's */
     char base_state[40];               /* what reset goes back to; "": the image */
-    struct str shell; /* the script with which its first shell begins: this box was forked or restored */
-    /* its interpreters: see carry.h */
-    char *carried;      /* nullable; what a state has of them, as JSON */
-    bool carry_pending; /* the box has not been given them yet */
-    bool interpreted;   /* code has run since carried was told */
+    /* what it has of the box that it was forked from, or of its own past: see carry.h */
+    struct carried {
+        char *shell;        /* nullable; the script with which its first shell begins */
+        char *variables;    /* nullable; what a state has of its interpreters, as JSON */
+        bool shell_pending; /* no session has begun with it yet */
+        bool pending;       /* the interpreters have not been given theirs yet */
+        bool perhaps;       /* an earlier serve may have done either; init knows, and takes nothing twice */
+        bool interpreted;   /* code has run since variables was told */
+    } carried;
 };
 
 struct session {

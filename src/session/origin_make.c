@@ -13,6 +13,7 @@
 #include "base/limits.h"
 #include "base/log.h"
 #include "session/call.h"
+#include "session/carry.h"
 #include "session/origin_parts.h"
 
 #define REPO_MOUNT  "/mnt"
@@ -146,7 +147,7 @@ static void begin_with(struct make *m, const struct state *s)
         memcpy(b->root, s->root, sizeof b->root);
     }
     origin_take(b, print_origin(m));
-    b->shell = origin_shell(b);
+    carry_expect(b, origin_shell(b), (struct str){ 0 });
 }
 
 static void finish(struct make *m, const struct state *s, const struct err *e)

@@ -158,6 +158,13 @@ static void close_record(struct node *n, struct str id)
         log_error("box end not recorded", "error='%s'", e.msg);
 }
 
+static void go_on(struct box *b)
+{
+    for (struct session *s = b->sessions; s; s = s->next_in_box)
+        session_again(s); /* the shell's beginning may not have reached the box */
+    box_link(b);
+}
+
 /* supervise has named every living box. */
 static void settle(struct node *n)
 {
@@ -187,7 +194,7 @@ static void settle(struct node *n)
         if (b->helper || (!b->standing && !b->sessions && !b->running)) /* who waited for a helper is gone */
             box_close(b, "abandoned", NULL, NULL);
         else
-            box_link(b);
+            go_on(b);
     n->ready = n->roots_missing = true;
     if (n->on_ready)
         n->on_ready(n->arg);

@@ -107,22 +107,22 @@ static void on_seat(void *arg, const struct seat_reply *r, const int *take_gauge
         done(w, &e);
         return;
     }
-    char *before = TAKE_PTR(b->carried);
-    bool pending = b->carry_pending, interpreted = b->interpreted;
-    carry_expect(b, w->carried);
+    struct carried before = b->carried;
+    char state_before[sizeof b->state_id];
+    memcpy(state_before, b->state_id, sizeof state_before);
+    memcpy(b->state_id, w->to.state_id, sizeof b->state_id);
+    b->carried = (struct carried){ 0 };
+    carry_expect(b, w->shell.n ? w->shell : origin_shell(b), w->carried);
     name_call(w, b);
     if (box_move(b, r, take_gauges, &w->spec, &e) < 0) {
-        free(b->carried);
+        carry_done(&b->carried);
         b->carried = before;
-        b->carry_pending = pending;
-        b->interpreted = interpreted;
+        memcpy(b->state_id, state_before, sizeof b->state_id);
         done(w, &e);
         return;
     }
-    free(before);
-    memcpy(b->state_id, w->to.state_id, sizeof b->state_id);
+    carry_done(&before);
     memcpy(b->root, w->to.root, sizeof b->root);
-    b->shell = w->shell.n ? arena_copy(&b->arena, w->shell) : origin_shell(b);
     for (struct session *s = b->sessions; s; s = s->next_in_box)
         session_again(s);
     done(w, NULL);

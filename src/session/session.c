@@ -380,21 +380,14 @@ void session_up(struct session *s)
         call_silent(s, tool_find(str_of(b->prepare_with), NULL), params, on_prepared, NULL);
     /* A forked or restored box: its first shell begins where the other one was; this goes before the config's wishes.
      */
-    bool again = b->save_script && s->box && s->box->shell.n &&
-                 call_silent_script(s, s->box->shell, params ? on_ignored : on_restored, NULL);
-    if (again)
-        s->box->shell = (struct str){ 0 };
-    if (!params && !again)
+    if (!call_shell_begin(s, params ? on_ignored : on_restored, NULL) && !params)
         ready(s);
 }
 
 /* The record of its opening stands; only the box's side of it is made again. */
 void session_again(struct session *s)
 {
-    bool again = s->backend->save_script && s->box->shell.n && call_silent_script(s, s->box->shell, on_ignored, NULL);
-
-    if (again)
-        s->box->shell = (struct str){ 0 };
+    (void)call_shell_begin(s, on_ignored, NULL);
     session_pump(s);
 }
 
@@ -479,7 +472,7 @@ void session_next(struct session *s)
         if (b &&
             (!b->up || b->state != BOX_RUNNING || b->running_count >= LIMIT_CALLS_PER_BOX || (b->holds && !c->silent)))
             return;
-        if (b && b->carry_pending && s->backend->interprets && !c->silent) {
+        if (b && b->carried.pending && s->backend->interprets && !c->silent) {
             carry_in(s); /* goes before it, and has the session go on */
             return;
         }

@@ -313,8 +313,11 @@ static void on_snapshot(void *arg, const struct seat_reply *r, const int *take_g
         push(&hashing, t);
     else if (result >= 0 && !t->state.root[0] && is_hashed_now(&t->state))
         push(&twins, t);
-    else
+    else {
+        if (result >= 0 && !t->state.root[0])
+            t->node->roots_missing = true;
         taking_free(t);
+    }
 }
 
 static void ask_supervise(struct taking *t)
@@ -406,7 +409,9 @@ void state_take(struct box *b, struct str name, const struct moment *m, on_state
     t->state.step = m->step;
     t->state.call = m->call;
     b->holds++;
-    if (b->state != BOX_RUNNING || !call_shell_state(b, on_shell, t))
+    if (b->carried.shell_pending && !b->carried.perhaps) /* none has begun: who does will begin with this */
+        t->state.shell = arena_copy(&t->arena, str_of(b->carried.shell));
+    if (t->state.shell.n || b->state != BOX_RUNNING || !call_shell_state(b, on_shell, t))
         ask_interpreters(t); /* no shell, or it is busy */
 }
 

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 
-enum { SCHEMA = 9 }; /* any change of the tables or of their meaning: + 1, and every index is made anew */
+enum { SCHEMA = 10 }; /* any change of the tables or of their meaning: + 1, and every index is made anew */
 
 _Static_assert(OUTCOME_COUNT == 11, "a column o<n> for each outcome, in the schema and in index_apply.c");
 
@@ -38,7 +38,9 @@ static const char schema[] =
     "CREATE INDEX steps_trajectory ON steps(trajectory, step);"
     "CREATE INDEX steps_key ON steps(key) WHERE key IS NOT NULL;"
     "CREATE INDEX steps_open ON steps(call) WHERE state=0;"
-    "CREATE TABLE boxes(box TEXT PRIMARY KEY, opened_us INT, closed_us INT, reason TEXT, body TEXT) WITHOUT ROWID;"
+    /* state: the newest one of its files, or the one that it was made from or put back into since */
+    "CREATE TABLE boxes(box TEXT PRIMARY KEY, opened_us INT, closed_us INT, reason TEXT, body TEXT, state TEXT)"
+    " WITHOUT ROWID;"
     "CREATE INDEX boxes_open ON boxes(opened_us) WHERE closed_us IS NULL;"
     "CREATE TABLE sessions(session TEXT PRIMARY KEY, worker TEXT, resource TEXT, box TEXT, opened_us INT, closed_us "
     "INT,"

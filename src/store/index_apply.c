@@ -26,12 +26,14 @@ const char *const index_apply_sql[STMT_COUNT] = {
     [S_STEP_END] = "UPDATE steps SET state=1,ended_us=?2,outcome=?3,retry_safe=?4,trainable=?5,code=?6,message=?7,"
                    "queued_us=?8,run_us=?9,total_us=?10,cpu_us=?11,peak_bytes=?12,dropped_bytes=?13,blobs=?14,"
                    "result_at=?15,data_bytes=?16,data=?17,state_id=?18 WHERE call=?1 AND state=0",
-    [S_BOX_OPEN] = "INSERT INTO boxes(box,opened_us,body) VALUES(?1,?2,?3) ON CONFLICT(box) DO UPDATE SET body=?3",
+    [S_BOX_OPEN] = "INSERT INTO boxes(box,opened_us,body,state) VALUES(?1,?2,?3,?4) ON CONFLICT(box) DO UPDATE SET"
+                   " body=?3,state=?4",
     [S_BOX_CLOSE] = "UPDATE boxes SET closed_us=?2,reason=?3 WHERE box=?1 AND closed_us IS NULL",
     [S_SESSION_OPEN] =
         "INSERT OR IGNORE INTO sessions(session,opened_us,body,worker,resource,box) VALUES(?1,?2,?3,?4,?5,?6)",
     [S_STATE_ADD] =
         "INSERT OR IGNORE INTO states(state,box,name,trajectory,step,root,body,tenant) VALUES(?1,?2,?3,?4,?5,?6,?7,?8)",
+    [S_BOX_STATE] = "UPDATE boxes SET state=?2 WHERE box=?1",
     /* a merge patch: null takes away. Whatever stands in the log, the index must not stop at it. */
     [S_NOTE] = "INSERT INTO notes SELECT ?1,?2,json_patch('{}',?3) WHERE json_valid(?3) ON CONFLICT(trajectory,step)"
                " DO UPDATE SET doc=json_patch(doc,?3)",
@@ -451,6 +453,8 @@ static int apply_life(struct index *x, enum index_stmt which, struct str id, con
         bind_str(s, 3, body);
     else
         bind_str(s, 3, row->reason);
+    if (which == S_BOX_OPEN)
+        bind_str(s, 4, row->state);
     if (which == S_SESSION_OPEN) {
         bind_str(s, 4, row->worker);
         bind_str(s, 5, row->resource);
@@ -515,6 +519,12 @@ static int apply_state(struct index *x, const struct json *body, struct str text
     bind_str(s, 7, text);
     bind_str(s, 8, index_tenant(json_get_str(body, "tenant")));
     int r = index_run(x, s, e);
+    s = r < 0 ? NULL : index_stmt(x, S_BOX_STATE, e);
+    if (!s)
+        return r < 0 ? r : -EIO;
+    bind_str(s, 1, json_get_str(body, "box"));
+    bind_str(s, 2, json_get_str(body, "state"));
+    r = index_run(x, s, e);
     struct str trajectory = json_get_str(body, "trajectory");
     return r < 0 || !trajectory.n ? r
                                   : add_moment(x, trajectory, json_get_int(body, "step", 0),

@@ -31,6 +31,7 @@ enum index_stmt {
     S_SESSION_OPEN,
     S_SESSION_CLOSE,
     S_STATE_ADD,
+    S_BOX_STATE,
     S_NOTE,
     S_STEP_EXTRA,
     S_NOTE_AT,

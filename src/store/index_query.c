@@ -54,7 +54,8 @@ const char *const index_query_sql[STMT_COUNT] = {
         " UNION SELECT trajectory FROM steps WHERE state=0"
         " UNION SELECT n FROM (SELECT n FROM trajectories WHERE last_us>=?1 ORDER BY last_us DESC LIMIT ?2)"
         ") ORDER BY last_us DESC LIMIT ?2) o ORDER BY last_us,n",
-    [Q_OPEN_BOXES] = "SELECT body,opened_us FROM boxes WHERE closed_us IS NULL ORDER BY opened_us,box",
+    [Q_OPEN_BOXES] = "SELECT b.body,b.opened_us,s.state,s.root FROM boxes b LEFT JOIN states s ON s.state=b.state WHERE"
+                     " b.closed_us IS NULL ORDER BY b.opened_us,b.box",
     [Q_OPEN_SESSIONS] = "SELECT body,opened_us FROM sessions WHERE closed_us IS NULL ORDER BY opened_us,session",
     [Q_OPEN_STEPS] = INDEX_ROW_COLUMNS "WHERE s.state=0 ORDER BY s.call",
     [Q_TENANTS] = "SELECT tenant,count(*) FROM trajectories GROUP BY tenant",
@@ -131,20 +132,35 @@ static sqlite3_stmt *statement(struct ask *a, enum index_stmt which)
 }
 
 /* A box or a session as its record says, plus when it was opened. */
-static void body_out(struct ask *a, sqlite3_stmt *s)
+static bool body_members(struct ask *a, sqlite3_stmt *s)
 {
     struct json *body;
     struct err why;
 
     arena_reset(&a->x->record);
     if (json_parse(&a->x->record, column_str(s, 0), &body, &why) < 0)
-        return;
+        return false;
     jw_obj(&a->w);
     jw_kint(&a->w, "opened_us", sqlite3_column_int64(s, 1));
     for (const struct json *v = body->first; v; v = v->next) {
         jw_key_str(&a->w, v->name);
         jw_raw(&a->w, v->raw);
     }
+    return true;
+}
+
+static void body_out(struct ask *a, sqlite3_stmt *s)
+{
+    if (body_members(a, s))
+        jw_obj_end(&a->w);
+}
+
+static void open_box(struct ask *a, sqlite3_stmt *s)
+{
+    if (!body_members(a, s))
+        return;
+    jw_kstr(&a->w, "state_now", column_str(s, 2));
+    jw_kstr(&a->w, "root_now", column_str(s, 3));
     jw_obj_end(&a->w);
 }
 
@@ -208,7 +224,7 @@ static int answer_open(struct ask *a)
     jw_kint(&a->w, "position", (int64_t)a->x->position);
     int r = list_out(a, "trajectories", Q_OPEN_TRAJECTORIES, trajectory_line);
     if (r >= 0)
-        r = list_out(a, "boxes", Q_OPEN_BOXES, body_out);
+        r = list_out(a, "boxes", Q_OPEN_BOXES, open_box);
     if (r >= 0)
         r = list_out(a, "sessions", Q_OPEN_SESSIONS, body_out);
     if (r >= 0)

@@ -32,6 +32,15 @@ static const struct field run_fields[] = {
     { 0 },
 };
 
+struct begin_params {
+    struct str command;
+};
+static const struct field begin_fields[] = {
+    FIELD(STR, struct begin_params, command, "what makes the shell like the other one", .required = true,
+          .max = LIMIT_COMMAND),
+    { 0 },
+};
+
 struct run_result {
     struct str stdout, stderr;
     int64_t exit_code, return_code;
@@ -362,6 +371,25 @@ static void run_begin(struct task *t, const void *params)
         fail(t, &e);
 }
 
+/* Once in the life of a seat: serve says it again if it cannot know whether it did before it was killed. */
+static void begin_begin(struct task *t, const void *params)
+{
+    const struct begin_params *p = params;
+    struct run_params run = { 0 };
+    struct run_result out = { 0 };
+    static bool given;
+
+    if (!given) {
+        given = true;
+        field_defaults(run_fields, &run, sizeof run);
+        run.command = p->command;
+        run_begin(t, &run);
+        return;
+    }
+    field_defaults(run_result_fields, &out, sizeof out);
+    task_finish(t, OUTCOME_OK, NULL, &out, 0, NULL);
+}
+
 /* A word about a background program in the shape that bash:run has. */
 static void finish_job(struct task *t, struct job *j)
 {
@@ -655,6 +683,15 @@ static const struct tool bash_tools[] = {
       .result = list_result_fields,
       .result_size = sizeof(struct list_result),
       .begin = BOX_CODE(list_begin) },
+    { .name = "bash:begin",
+      .title = "Begin where another shell was",
+      .help = "In a box that was made from a state, before the first command.",
+      .flags = TOOL_NEEDS_BOX | TOOL_HIDDEN,
+      .params = begin_fields,
+      .params_size = sizeof(struct begin_params),
+      .result = run_result_fields,
+      .result_size = sizeof(struct run_result),
+      .begin = BOX_CODE(begin_begin) },
 };
 
 /* --- a session's config --- */
@@ -721,7 +758,10 @@ const struct backend backend_bash = {
     .tool_count = ARRAY_LEN(bash_tools),
     .prepare = bash_prepare,
     .prepare_with = "bash:run",
-    /* Read-only variables of bash itself are refused on the way back, which is harmless. */
-    .save_script = "declare -p; declare -f; alias -p; set +o; shopt -p; "
-                   "printf 'cd -- %q\\n' \"$PWD\""
+    /* Read-only variables of bash itself are refused on the way back, which is harmless. What is the other shell's own is
+     * not taken along: RANDOM would seed all copies alike, HOSTNAME is the box's name. */
+    .save_script = "declare -p; echo 'RANDOM=$SRANDOM; [[ $HOSTNAME != b-* ]] || read -r HOSTNAME"
+                   " </proc/sys/kernel/hostname'; declare -f; alias -p; set +o; shopt -p; "
+                   "printf 'cd -- %q\\n' \"$PWD\"; [[ ! -v OLDPWD ]] || printf 'OLDPWD=%q\\n' \"$OLDPWD\"",
+    .begin_with = "bash:begin",
 };

@@ -80,6 +80,7 @@ struct backend {
     const char *prepare_with;
     /* Nullable: run by prepare_with, prints a script which, run in a fresh session, makes it like this one. */
     const char *save_script;
+    const char *begin_with; /* with save_script: the tool that runs such a script, once in the life of a seat */
     bool interprets;       /* its tools may keep interpreters in the box: states carry their variables (tool/carry.c) */
     struct remote *remote; /* NULL: it is ours */
     const char *engine;    /* nullable: what stands behind it, if that can differ; told in meta */

@@ -140,8 +140,9 @@ def test_copies_that_were_not_in_the_log_are_said_to_be_not_made_and_are_gone(se
     asked = Asked(server, box.id, "box:fork", {"n": 4}, key)
     asked.join()
     opened = []
-    cut(server, lambda kind, body: kind == BOX_OPEN and b'"done":' in body and box.id.encode() not in body and
-        any(b["id"].encode() in body for b in asked.reply["data"]["boxes"]) and (opened.append(1) or len(opened) == 3))
+    cut(server, lambda kind, body: kind == BOX_OPEN and b'"done":' in body and
+        any(b'"box":"%s"' % b["id"].encode() in body for b in asked.reply["data"]["boxes"]) and
+        (opened.append(1) or len(opened) == 3))
     done = sg.wait_for(lambda: [s for s in steps_with(server, trajectory, key) if s["state"] == "done"], 60)[0]
     rows = done["observation"]["boxes"]
     assert done["outcome"] == "ok" and (done["observation"]["requested"], done["observation"]["made"]) == (4, 2) and len(rows) == 4

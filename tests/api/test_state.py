@@ -106,6 +106,50 @@ def test_a_fork_has_the_shells_directory_variables_and_functions(server):
         server.destroy(copy.id)
 
 
+def test_forks_have_random_numbers_and_a_name_of_their_own(server):
+    with server.box() as box:
+        box.out("cd /tmp; cd /workspace; RANDOM=42")
+        _, copies = fork(box, n=3)
+        assert [b.out("echo $HOSTNAME") for b in copies] == [b.out("hostname") for b in copies] == [b.id + "\n" for b in copies]
+        assert len({b.out("echo $RANDOM $RANDOM $RANDOM") for b in (box, *copies)}) == 4
+        assert [b.out("echo $OLDPWD; set -e; echo $-")[:5] for b in (box, *copies)] == ["/tmp\n"] * 4
+        grandchild = fork_one(copies[0])
+        assert "e" in grandchild.out("echo $-") and grandchild.out("echo $HOSTNAME") == grandchild.id + "\n"
+        for b in (grandchild, *copies):
+            server.destroy(b.id)
+
+
+def test_a_fork_of_a_fork_in_which_nothing_ran_has_the_shells_variables(server):
+    with server.box() as box:
+        box.out("cd /workspace && plain=7")
+        child = fork_one(box)
+        r, (grandchild,) = fork(child)
+        assert r["fidelity"] == "fs+session"
+        assert grandchild.out("pwd; echo $plain") == child.out("pwd; echo $plain") == "/workspace\n7\n"
+        server.destroy(child.id)
+        server.destroy(grandchild.id)
+
+
+def test_a_fork_and_a_restored_box_have_their_shells_variables_though_serve_was_killed_before_the_first_command(server):
+    with server.box() as box:
+        box.out("cd /workspace && plain=7 && hi() { echo hi; }")
+        state = snapshot(box)["state"]
+        _, copies = fork(box, n=2)
+        box.out("plain=8; cd /tmp")
+        server.tool(copies[1].id, "file:write", {"path": "/tmp/x", "content": "a session without a shell"})
+        restore(box, state=state)
+        for _ in range(2):  # the second time they have begun, and nothing is taken twice
+            server.kill_role("serve")
+            server.wait_ready(20)
+            assert [b.out("pwd; echo $plain; hi; plain=$((plain + 1))") for b in (box, *copies)] == \
+                [f"/workspace\n{7 + _}\nhi\n"] * 3
+        one, two = snapshot(box), snapshot(box)
+        assert one["fidelity"] == "fs+session" and one["parent"] == state and two["parent"] == one["state"]
+        assert root(server, one["state"]) == root(server, two["state"])
+        for b in copies:
+            server.destroy(b.id)
+
+
 def test_both_sides_of_a_fork_diverge_without_seeing_each_other(server):
     with server.box() as box:
         box.out("echo base > /workspace/f && mkdir /workspace/d && touch /workspace/d/x")
