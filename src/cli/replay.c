@@ -49,6 +49,7 @@ static int call(void *arg, enum replay_world w, const struct traj_step *s, struc
             if (r->trajectory->steps[i].ours)
                 world_alias(r->worlds[w], json_get_str(r->trajectory->steps[i].data, "from_box"),
                             r->trajectory->steps[i].box);
+        world_expect(r->worlds[w], r->trajectory);
     }
     int code = world_call(r->worlds[w], s, a, got);
     if (code == 0)

@@ -6,10 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/limits.h"
 #include "cli/client.h"
 
-enum { TRIES = 6, ROOT_TRIES = 220, TTL_S = 24 * 3600 };
+enum { TRIES = 6, ROOT_TRIES = 220, PAGES = 10000, TTL_S = 24 * 3600 };
 
 struct pair_of_boxes {
     char *recorded, *made;
@@ -18,6 +19,12 @@ struct pair_of_states { /* a state of the recording, and the one that is its cou
     struct pair_of_states *next;
     struct str recorded, made;
 };
+struct expected { /* a state that was taken over the API */
+    struct expected *next;
+    struct str state, box;
+    int64_t step; /* after which */
+    bool taken;
+};
 struct world {
     struct api *api;
     const char *on, *label;
@@ -25,6 +32,7 @@ struct world {
     size_t n;
     struct pair_of_states *states;
     struct pair_of_states *aliases; /* boxes: .made goes on where .recorded was */
+    struct expected *expected;
     struct arena arena;
 };
 
@@ -38,10 +46,30 @@ struct world *world_new(struct api *api, const char *on, const char *label)
     return w;
 }
 
+/* Its states would stay for ever, and names that were given again would mean them. */
+static void forget_states(struct world *w, const char *box)
+{
+    const struct json *page = NULL;
+
+    for (int i = 0; i < PAGES; i++) {
+        arena_reset(&w->api->arena);
+        int r = api_try(w->api, arena_printf(&w->api->arena, "/sg/v1/states?box=%s", box), &page);
+        const struct json *states = r == 0 ? json_get(page, "states") : NULL;
+        if (!states || !states->first)
+            return;
+        for (const struct json *s = states->first; s; s = s->next) {
+            const char *id = arena_z(&w->api->arena, json_get_str(s, "state"));
+            if (api_call(w->api, "DELETE", api_path(w->api, "/sg/v1/states/", id, ""), (struct str){ 0 }, NULL) != 0)
+                return;
+        }
+    }
+}
+
 static void destroy(struct world *w, const char *box)
 {
     arena_reset(&w->api->arena);
     (void)api_call(w->api, "DELETE", api_path(w->api, "/sg/v1/boxes/", box, ""), (struct str){ 0 }, NULL);
+    forget_states(w, box);
 }
 
 void world_free(struct world *w, bool keep)
@@ -136,6 +164,17 @@ int world_diff(struct api *api, struct str x, struct str y, struct arena *a, con
     return 0;
 }
 
+static void add_box(struct world *w, struct str recorded, struct str made)
+{
+    struct pair_of_boxes *more = realloc(w->boxes, (w->n + 1) * sizeof *more);
+
+    if (!more)
+        abort();
+    w->boxes = more;
+    w->boxes[w->n++] =
+        (struct pair_of_boxes){ strndup(recorded.p ? recorded.p : "", recorded.n), strndup(made.p, made.n) };
+}
+
 static int box_for(struct world *w, const struct traj_step *s, const char **ret)
 {
     struct str recorded = s->box.p ? s->box : STR("");
@@ -152,19 +191,26 @@ static int box_for(struct world *w, const struct traj_step *s, const char **ret)
             *ret = w->boxes[i].made;
             return 0;
         }
-    struct pair_of_boxes *more = realloc(w->boxes, (w->n + 1) * sizeof *more);
-    if (!more)
-        abort();
-    w->boxes = more;
-    struct pair_of_boxes pair = { .recorded = strndup(recorded.p, recorded.n) };
-    int r = make_box(w, pair.recorded, &pair.made);
-    if (r != 0) {
-        free(pair.recorded);
+    auto_free char *made = NULL;
+    int r = make_box(w, arena_z(&w->arena, recorded), &made);
+    if (r != 0)
         return r;
-    }
-    w->boxes[w->n++] = pair;
-    *ret = pair.made;
+    add_box(w, recorded, str_of(made));
+    *ret = w->boxes[w->n - 1].made;
     return 0;
+}
+
+/* The copies that box:fork made are counterparts of the recorded ones, in their order, and end with the world. */
+static void know_copies(struct world *w, const struct traj_step *s, const struct traj_step *got)
+{
+    const struct json *theirs = json_get(s->data, "boxes"), *ours = json_get(got->data, "boxes");
+    const struct json *x = theirs ? theirs->first : NULL;
+
+    for (const struct json *y = ours ? ours->first : NULL; y; y = y->next) {
+        if (json_get_str(y, "id").n)
+            add_box(w, json_get_str(x, "id"), json_get_str(y, "id"));
+        x = x ? x->next : NULL;
+    }
 }
 
 /* A box that the recording used for one call only. */
@@ -193,45 +239,162 @@ static void know_state(struct world *w, struct str recorded, struct str made)
     w->states = p;
 }
 
-/* Tools that go back to a state name one of the recording: here, its counterpart is meant. */
-static void print_params(const struct world *w, struct jw *j, struct str params, struct arena *a)
+static const struct pair_of_states *find_state(const struct world *w, struct str recorded)
 {
+    const struct pair_of_states *p = recorded.n ? w->states : NULL;
+
+    while (p && !str_eq(p->recorded, recorded))
+        p = p->next;
+    return p;
+}
+
+static bool is_box_tool(const struct traj_step *s)
+{
+    return s->tool.n > 4 && memcmp(s->tool.p, "box:", 4) == 0;
+}
+
+static struct str snapshot_of(const struct traj_step *s)
+{
+    return str_is(s->tool, "box:snapshot") ? json_get_str(s->data, "state") : (struct str){ 0 };
+}
+
+/* The state that a parameter of a box:* tool named, by its id: the result has it, where it was a name or a step's. */
+static struct str state_named(const struct traj_step *s, const struct json *param)
+{
+    if (str_is(param->name, "state") || str_is(param->name, "step")) {
+        struct str restored = json_get_str(s->data, "restored");
+        return restored.n ? restored : json_get_str(s->data, "state");
+    }
+    if (str_is(param->name, "a") || str_is(param->name, "b"))
+        return json_get_str(s->data, param->name.p[0] == 'a' ? "a" : "b");
+    return (struct str){ 0 };
+}
+
+/* Tools that go back to a state name one of the recording: here, its counterpart is meant. */
+static int print_params(struct world *w, struct jw *j, const struct traj_step *s, struct arena *a)
+{
+    struct str params = s->params.n ? s->params : STR("{}");
     struct json *v = NULL;
     struct err e;
 
     if (json_parse(a, params, &v, &e) < 0 || v->type != JSON_OBJ) {
         jw_raw(j, params);
-        return;
+        return 0;
     }
+    const struct json *step = json_get(v, "step");
+    bool by_state = step && find_state(w, state_named(s, step));
     jw_obj(j);
     for (const struct json *m = v->first; m; m = m->next) {
-        const struct pair_of_states *p = m->type == JSON_STR ? w->states : NULL;
-        while (p && !str_eq(p->recorded, m->s))
-            p = p->next;
-        jw_key_str(j, m->name);
-        if (p)
+        const struct pair_of_states *p = find_state(w, state_named(s, m));
+        bool is_step = str_is(m->name, "step");
+        if (by_state && str_is(m->name, "trajectory"))
+            continue;
+        if (!p && m->type == JSON_STR)
+            p = find_state(w, m->s);
+        jw_key_str(j, p && is_step ? STR("state") : m->name);
+        if (m->type == JSON_STR && str_is(m->name, "box")) { /* never the recorded one: that may still be in use */
+            const char *box;
+            int r = box_for(w, &(struct traj_step){ .box = m->s }, &box);
+            if (r != 0)
+                return r;
+            jw_z(j, box);
+        } else if (p) {
             jw_str(j, p->made);
-        else
+        } else {
             jw_raw(j, m->raw);
+        }
     }
     jw_obj_end(j);
+    return 0;
 }
 
-static void make_body(const struct world *w, const struct traj_step *s, struct arena *a, struct buf *body)
+/* --- states that no step tells of --- */
+
+static bool is_told(const struct trajectory *t, struct str state)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        const struct traj_step *s = &t->steps[i];
+        bool went_there = json_get_str(s->data, "restored").n > 0;
+        if ((!went_there && str_eq(s->state_id, state)) || str_eq(snapshot_of(s), state))
+            return true;
+    }
+    return false;
+}
+
+static void expect(struct world *w, const struct trajectory *t, struct str state)
+{
+    const struct json *known = NULL;
+
+    for (const struct expected *x = w->expected; x; x = x->next)
+        if (str_eq(x->state, state))
+            return;
+    if (!state.n || is_told(t, state))
+        return;
+    arena_reset(&w->api->arena);
+    const char *id = arena_z(&w->api->arena, state);
+    if (api_try(w->api, api_path(w->api, "/sg/v1/states/", id, ""), &known) != 0 || !known ||
+        !str_eq(json_get_str(known, "trajectory"), t->id))
+        return; /* of another run: that one is meant */
+    struct expected *x = arena_alloc(&w->arena, sizeof *x);
+    *x = (struct expected){ .next = w->expected,
+                            .state = state,
+                            .box = arena_copy(&w->arena, json_get_str(known, "box")),
+                            .step = json_get_int(known, "step", 0) };
+    w->expected = x;
+}
+
+void world_expect(struct world *w, const struct trajectory *t)
+{
+    AUTO(arena_done) struct arena a = { 0 };
+    struct json *params = NULL;
+    struct err e;
+
+    for (size_t i = 0; i < t->n; i++) {
+        const struct traj_step *s = &t->steps[i];
+        if (!is_box_tool(s) || s->ours || !s->params.n || json_parse(&a, s->params, &params, &e) < 0)
+            continue;
+        for (const struct json *m = params->first; m; m = m->next)
+            expect(w, t, state_named(s, m));
+    }
+}
+
+static int take_expected(struct world *w, const struct traj_step *before)
+{
+    for (struct expected *x = w->expected; x; x = x->next) {
+        struct traj_step there = { .box = x->box };
+        const struct json *answer = NULL;
+        const char *box;
+        if (x->taken || x->step >= before->step)
+            continue;
+        x->taken = true;
+        int r = box_for(w, &there, &box);
+        arena_reset(&w->api->arena);
+        if (r == 0)
+            r = api_call(w->api, "POST", api_path(w->api, "/sg/v1/boxes/", box, "/snapshot"), STR("{}"), &answer);
+        if (r != 0)
+            return r;
+        know_state(w, x->state, json_get_str(answer, "state"));
+    }
+    return 0;
+}
+
+static int make_body(struct world *w, const struct traj_step *s, struct arena *a, struct buf *body)
 {
     struct jw j = { .out = body };
+    int r = 0;
 
     jw_obj(&j);
     jw_kstr(&j, "tool", s->tool);
     jw_key(&j, "params");
-    if (s->tool.n > 4 && memcmp(s->tool.p, "box:", 4) == 0)
-        print_params(w, &j, s->params.n ? s->params : STR("{}"), a);
+    if (is_box_tool(s))
+        r = print_params(w, &j, s, a);
     else
         jw_raw(&j, s->params.n ? s->params : STR("{}"));
     /* The call's own timeout is not among the parameters; how long it ran before it was ended tells it. */
     if (str_is(s->outcome, "timeout") && s->run_us > 0)
         jw_knum(&j, "timeout", fmax(0.1, round((double)s->run_us / 1e5) / 10));
     jw_obj_end(&j);
+    return r;
 }
 
 /* As api_call, but an answer that says how the call ended is an answer, whatever its status. */
@@ -287,13 +450,15 @@ int world_call(struct world *w, const struct traj_step *s, struct arena *a, stru
     const struct json *answer = NULL;
     const char *box;
     struct buf body;
-    int r = box_for(w, s, &box);
+    int r = take_expected(w, s);
 
+    if (r == 0)
+        r = box_for(w, s, &box);
     if (r != 0)
         return r;
     buf_init(&body, LIMIT_HTTP_BODY + MiB);
-    make_body(w, s, a, &body);
-    for (int i = 0; i < TRIES; i++) {
+    r = make_body(w, s, a, &body);
+    for (int i = 0; r == 0 && i < TRIES; i++) {
         r = execute(w, box, buf_view(&body), a, &answer);
         bool again = r == 0 && str_is(json_get_str(answer, "outcome"), "infra_error") &&
                      json_get_bool(answer, "retry_safe", false);
@@ -306,8 +471,10 @@ int world_call(struct world *w, const struct traj_step *s, struct arena *a, stru
         return r;
     traj_result(got, answer);
     got->box = json_get_str(answer, "box_id");
+    if (str_is(s->tool, "box:fork"))
+        know_copies(w, s, got);
     know_state(w, s->state_id, got->state_id);
-    know_state(w, json_get_str(s->data, "state_id"), json_get_str(got->data, "state_id"));
+    know_state(w, snapshot_of(s), snapshot_of(got));
     if (s->state_root.n && got->state_id.n)
         wait_root(w, a, got);
     drop_temporary(w, s);

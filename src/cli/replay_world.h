@@ -13,6 +13,8 @@ void world_free(struct world *w, bool keep); /* destroys the boxes that it made,
 int world_call(struct world *w, const struct traj_step *s, struct arena *a, struct traj_step *got);
 /* Steps that were recorded in the box `to` go where those of `from` went: a fast-forward moved there. In their order. */
 void world_alias(struct world *w, struct str from, struct str to);
+/* What t goes back to, and no step of it tells of: states that were taken over the API. The world takes them, too. */
+void world_expect(struct world *w, const struct trajectory *t);
 /* Rows of the difference between two states of the server; < 0: it is not to be had. */
 int world_diff(struct api *api, struct str x, struct str y, struct arena *a, const struct json **ret);
 const char *world_box(const struct world *w, size_t i); /* the i-th that was made, or `on`; NULL: no more */

@@ -55,11 +55,17 @@ static bool is_measure(struct str name, const struct json *in)
         "ctime",        "offset",       "stderr_offset",  "background",  "return_code", "exit_code", "duration",
         "elapsed",      "time",         "execution_time", "timestamp"
     };
+    /* how a state is kept: what was taken before decides it, and its root may follow later */
+    static const char *const kept[] = { "layers", "entries", "bytes", "changed", "parent", "root" };
     static const char *const ends[] = { "_ms", "_us", "_ns", "_time" };
     bool has_text = json_get_str(in, "content").p || json_get_str(in, "stdout").p;
+    bool is_state = json_get(in, "state") && json_get(in, "layers");
 
     for (size_t i = 0; i < ARRAY_LEN(names); i++)
         if (str_is(name, names[i]))
+            return true;
+    for (size_t i = 0; is_state && i < ARRAY_LEN(kept); i++)
+        if (str_is(name, kept[i]))
             return true;
     for (size_t i = 0; i < ARRAY_LEN(ends); i++)
         if (name.n > strlen(ends[i]) && memcmp(name.p + name.n - strlen(ends[i]), ends[i], strlen(ends[i])) == 0)
