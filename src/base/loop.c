@@ -6,7 +6,12 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS_PER_TURN = 256, EACH_TURN_MAX = 4 };
+enum {
+    EVENTS_PER_TURN = 256,
+    EACH_TURN_MAX = 4,
+    LOOK_US = 120,      /* loop_expect */
+    LOOKS_SKIPPED = 64, /* after one in vain: perhaps whom we wait for needs this processor */
+};
 
 struct loop_fd {
     struct loop *loop;
@@ -41,6 +46,8 @@ struct loop {
     size_t each_n;
     struct later before; /* cb NULL: none */
     struct loop_fd *dead;
+    bool expecting;
+    unsigned skip_looks;
 };
 
 static int64_t clock_us(clockid_t id)
@@ -247,6 +254,28 @@ void loop_stop(struct loop *l)
     l->stop = true;
 }
 
+void loop_expect(struct loop *l)
+{
+    l->expecting = true;
+}
+
+static int look(struct loop *l, struct epoll_event *events)
+{
+    int64_t until = now_us() + LOOK_US;
+    int n;
+
+    l->expecting = false;
+    if (l->skip_looks) {
+        l->skip_looks--;
+        return 0;
+    }
+    do
+        n = epoll_wait(l->epfd, events, EVENTS_PER_TURN, 0);
+    while (n == 0 && now_us() < until);
+    l->skip_looks = n == 0 ? LOOKS_SKIPPED : 0;
+    return n;
+}
+
 int loop_run(struct loop *l)
 {
     struct epoll_event events[EVENTS_PER_TURN];
@@ -259,7 +288,9 @@ int loop_run(struct loop *l)
             wait = l->heap[1]->at_ms - now_ms();
             wait = wait < 0 ? 0 : wait;
         }
-        int n = epoll_wait(l->epfd, events, EVENTS_PER_TURN, (int)(wait > 3600000 ? 3600000 : wait));
+        int n = l->expecting && wait != 0 ? look(l, events) : 0;
+        if (n == 0)
+            n = epoll_wait(l->epfd, events, EVENTS_PER_TURN, (int)(wait > 3600000 ? 3600000 : wait));
         if (n < 0 && errno != EINTR)
             return -errno;
         for (int i = 0; i < n; i++) {

@@ -26,6 +26,10 @@ void loop_unwatch(struct loop_fd *w); /* accepts NULL */
 void loop_before(struct loop *l, on_time *cb, void *arg);
 void loop_skip_before(struct loop_fd *w);
 
+/* An event is likely to come at once: before it sleeps next, the loop looks for it a while. A processor that went idle
+ * takes as long to wake as many a request to answer. Looking in vain makes it rarer. */
+void loop_expect(struct loop *l);
+
 /* Timers fire once. loop_timer_new makes an idle one. */
 struct loop_timer *loop_timer_new(struct loop *l, on_time *cb, void *arg);
 void loop_timer_set(struct loop_timer *t, int64_t in_ms); /* < 0 stops it */

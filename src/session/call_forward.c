@@ -290,6 +290,7 @@ static void walk(struct forward *f)
     } else {
         pass(f, row);
         call_replay(pop(f), row);
+        loop_expect(f->worker->node->loop); /* the client has the next one ready */
     }
 }
 

@@ -44,6 +44,7 @@ struct ops {
     struct tool_use *tools;
     struct lines log, audit;
     int audit_fd;
+    off_t audit_bytes;
     char audit_path[4096];
     bool later;
     struct otlp *otlp;
@@ -67,14 +68,15 @@ static void open_audit(struct ops *o)
     o->audit_fd = open(o->audit_path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (o->audit_fd < 0)
         log_error("audit log", "cannot open %s, requests are not audited", o->audit_path);
+    else
+        o->audit_bytes = lseek(o->audit_fd, 0, SEEK_END);
 }
 
 static void rotate_audit(struct ops *o)
 {
     char old[4200];
-    struct stat st;
 
-    if (o->audit_fd < 0 || fstat(o->audit_fd, &st) < 0 || st.st_size < AUDIT_ROTATE)
+    if (o->audit_fd < 0 || o->audit_bytes < AUDIT_ROTATE)
         return;
     snprintf(old, sizeof old, "%s.1", o->audit_path);
     close(o->audit_fd);
@@ -97,6 +99,7 @@ static void flush(void *arg)
     if (o->log.text.n)
         write_out(&o->log, STDERR_FILENO);
     if (o->audit.text.n) {
+        o->audit_bytes += (off_t)o->audit.text.n;
         write_out(&o->audit, o->audit_fd);
         rotate_audit(o);
     }
