@@ -145,6 +145,8 @@ static void start_item(struct batch *b, const struct json *item)
                               .forward_branch = b->like.forward_branch };
     if (b->key.n)
         r.key = str_of(arena_printf(b->web->http->arena, "%.*s#%zu", STR_ARG(b->key), it->index));
+    if (b->like.forward == FORWARD_BEGIN) /* the first one begins, the others go on */
+        b->like.forward = FORWARD_ON;
     b->running++;
     web_call(b->web, &r, on_item, it);
 }

@@ -214,6 +214,11 @@ static void start_rewind(struct web *w, const char *tool)
                               .params = w->body,
                               .key = web_key(w),
                               .box = b };
+    struct err e;
+    if (web_forward(w, &r, &e) < 0) {
+        web_error(w, 400, e.code, "%s", e.msg);
+        return;
+    }
     web_call(w, &r, on_rewound_call, w);
 }
 

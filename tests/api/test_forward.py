@@ -84,6 +84,38 @@ def test_difference_branches_off_by_the_clients_choice_in_the_state_of_that_step
         assert len(server.steps(t)) == 2
 
 
+def test_a_restore_over_the_api_is_forwarded_like_any_other_step(server):
+    with server.box(state="step") as b:
+        t = sg.unique("t")
+        go = own(server, b.id, t)
+        go("bash:run", {"command": "echo a > /tmp/f"})
+        state = go("bash:run", {"command": "echo b >> /tmp/f"})["state_id"]
+        go("bash:run", {"command": "echo c >> /tmp/f"})
+        restore = lambda **h: server.post(f"/sg/v1/boxes/{b.id}/restore", {"state": state},
+                                          headers={"X-Trajectory-Id": t, **h})
+        restore()
+        go("bash:run", {"command": "echo d >> /tmp/f"})
+        go = own(server, b.id, t, fast_forward=True)
+        for c in "a > /tmp/f", "b >> /tmp/f", "c >> /tmp/f":
+            assert go("bash:run", {"command": f"echo {c}"})["replayed"]
+        assert restore(**{"X-Fast-Forward": "true"})["restored"] == state
+        assert go("bash:run", {"command": "echo d >> /tmp/f"})["replayed"]
+        assert go("bash:run", {"command": "cat /tmp/f"})["data"]["stdout"] == "a\nb\nd\n"
+        assert [s["tool"] for s in server.steps(t)].count("box:restore") == 1
+
+
+def test_a_batch_that_begins_anew_comes_back_whole(server):
+    w, t = sg.unique("w"), sg.unique("t")
+    server.session(w)
+    body = {"worker_id": w, "trajectory_id": t, "parallel": False,
+            "actions": [{"action": "bash:run", "params": {"command": f"echo {i} $RANDOM"}} for i in range(5)]}
+    first = server.post("/api/v1/execute/batch", body)
+    for _ in range(2):
+        again = server.post("/api/v1/execute/batch", {**body, "fast_forward": "begin"})
+        assert [r["data"] for r in again["data"]["results"]] == [r["data"] for r in first["data"]["results"]]
+    assert len(server.steps(t)) == 5
+
+
 def test_box_without_a_state_after_its_last_change_is_not_pretended(server):
     t = sg.unique("t")
     a = server.create()
