@@ -31,20 +31,27 @@ static void write_definition(struct jw *w, struct arena *a, const struct tool *t
     jw_obj_end(w);
 }
 
-void write_tool_definitions(struct jw *w, struct arena *a, const struct trajectory *t)
+void write_tools_of(struct jw *w, struct arena *a, const struct trajectory *const *all, size_t n)
 {
     struct map seen = { 0 };
 
     jw_arr(w);
-    for (size_t i = 0; i < t->n; i++) {
-        const struct tool *tool = t->steps[i].as_tool.p ? NULL : tool_find(t->steps[i].tool, NULL);
-        if (!tool || map_get(&seen, t->steps[i].tool))
-            continue;
-        map_put(&seen, t->steps[i].tool, (void *)tool);
-        write_definition(w, a, tool);
-    }
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; all[k] && i < all[k]->n; i++) {
+            const struct traj_step *s = &all[k]->steps[i];
+            const struct tool *tool = s->as_tool.p ? NULL : tool_find(s->tool, NULL);
+            if (!tool || map_get(&seen, s->tool))
+                continue;
+            map_put(&seen, s->tool, (void *)tool);
+            write_definition(w, a, tool);
+        }
     jw_arr_end(w);
     map_done(&seen);
+}
+
+void write_tool_definitions(struct jw *w, struct arena *a, const struct trajectory *t)
+{
+    write_tools_of(w, a, &t, 1);
 }
 
 void write_args_object(struct jw *w, const struct traj_step *s)
@@ -116,11 +123,11 @@ static void write_turn(struct jw *w, struct arena *a, const struct traj_step *s,
         write_picture(w, s);
 }
 
-void write_turns(struct jw *w, struct arena *a, const struct trajectory *t, size_t from, size_t to,
+void write_turns(struct jw *w, struct arena *a, const struct trajectory *t, struct turns which,
                  const struct write_opts *o)
 {
-    for (size_t i = from; i < to; i++)
-        write_turn(w, a, &t->steps[i], i, o);
+    for (size_t i = which.from; i < which.to; i++)
+        write_turn(w, a, &t->steps[i], which.first + i - which.from, o);
 }
 
 void write_messages(struct jw *w, struct arena *a, const struct trajectory *t, const struct write_opts *o)
@@ -132,7 +139,7 @@ void write_messages(struct jw *w, struct arena *a, const struct trajectory *t, c
         jw_kstr(w, "content", t->task);
         jw_obj_end(w);
     }
-    write_turns(w, a, t, 0, t->n, o);
+    write_turns(w, a, t, (struct turns){ 0, t->n, 0 }, o);
     if (t->answer.p) {
         jw_obj(w);
         jw_kz(w, "role", "assistant");

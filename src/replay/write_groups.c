@@ -80,14 +80,15 @@ static void write_prompt(struct jw *w, struct arena *a, const struct group *g, c
         jw_obj_end(w);
     }
     if (g->parent)
-        write_turns(w, a, g->parent, 0, g->prefix, o);
+        write_turns(w, a, g->parent, (struct turns){ 0, g->prefix, 0 }, o);
     jw_arr_end(w);
 }
 
-static void write_attempt(struct jw *w, struct arena *a, const struct attempt *t, const struct write_opts *o)
+static void write_attempt(struct jw *w, struct arena *a, const struct group *g, const struct attempt *t,
+                          const struct write_opts *o)
 {
     jw_arr(w);
-    write_turns(w, a, t->t, t->from, t->t->n, o);
+    write_turns(w, a, t->t, (struct turns){ t->from, t->t->n, g->prefix }, o);
     if (t->t->answer.p) {
         jw_obj(w);
         jw_kz(w, "role", "assistant");
@@ -103,11 +104,11 @@ static void write_pair(struct jw *w, struct arena *a, const struct group *g, con
     jw_obj(w);
     write_prompt(w, a, g, o);
     jw_key(w, "chosen");
-    write_attempt(w, a, pair[0], o);
+    write_attempt(w, a, g, pair[0], o);
     jw_key(w, "rejected");
-    write_attempt(w, a, pair[1], o);
+    write_attempt(w, a, g, pair[1], o);
     jw_key(w, "tools");
-    write_tool_definitions(w, a, pair[0]->t);
+    write_tools_of(w, a, (const struct trajectory *[]){ g->parent, pair[0]->t, pair[1]->t }, 3);
     jw_kstr(w, "group", g->name);
     jw_kstr(w, "chosen_id", pair[0]->t->id);
     jw_kstr(w, "rejected_id", pair[1]->t->id);
@@ -151,7 +152,7 @@ static void write_group(struct jw *w, struct arena *a, const struct group *g, co
         jw_obj(w);
         jw_kstr(w, "id", t->id);
         jw_key(w, "messages");
-        write_attempt(w, a, &g->v[i], o);
+        write_attempt(w, a, g, &g->v[i], o);
         jw_knum(w, "reward", t->reward);
         jw_knum(w, "advantage", square > 0 ? (t->reward - mean) / sqrt(square) : 0);
         jw_obj_end(w);
@@ -160,7 +161,11 @@ static void write_group(struct jw *w, struct arena *a, const struct group *g, co
     jw_knum(w, "reward_mean", mean);
     jw_knum(w, "reward_std", sqrt(square));
     jw_key(w, "tools");
-    write_tool_definitions(w, a, g->v[0].t);
+    const struct trajectory **all = arena_alloc(a, (g->n + 1) * sizeof *all);
+    all[0] = g->parent;
+    for (size_t i = 0; i < g->n; i++)
+        all[i + 1] = g->v[i].t;
+    write_tools_of(w, a, all, g->n + 1);
     jw_obj_end(w);
     w->comma = false;
     buf_char(w->out, '\n');

@@ -377,6 +377,8 @@ static int record_open(struct box *b, struct err *e)
         jw_kraw(&w, "origin", b->origin);
     jw_kz(&w, "began_with", b->began_with[0] ? b->began_with : NULL);
     jw_kz(&w, "state", b->state_id[0] ? b->state_id : NULL);
+    if (b->forked_at.n)
+        jw_kraw(&w, "forked_at", b->forked_at);
     if (b->call) {
         jw_kint(&w, "call", (int64_t)b->call);
         jw_kraw(&w, "done", b->done);
@@ -597,6 +599,7 @@ struct box *box_new(struct node *n, const struct box_ask *ask, struct err *e)
     b->secrets = arena_copy(&b->arena, ask->secrets);
     b->step_states = ask->step_states;
     b->headed = ask->headed;
+    b->forked_at = arena_copy(&b->arena, ask->forked_at);
     b->call = ask->call;
     b->done = arena_copy(&b->arena, ask->done);
     b->helper = ask->helper;
@@ -829,7 +832,8 @@ struct box *box_adopt(struct node *n, const struct seat_reply *r, const int *tak
     b->helper = json_get_bool(record, "helper", false);
     struct str began = json_get_str(record, "began_with");
     snprintf(b->began_with, sizeof b->began_with, "%.*s", STR_ARG(began));
-    const struct json *done = json_get(record, "done");
+    const struct json *forked_at = json_get(record, "forked_at"), *done = json_get(record, "done");
+    b->forked_at = forked_at ? arena_copy(&b->arena, forked_at->raw) : (struct str){ 0 };
     b->call = done ? (uint64_t)json_get_int(record, "call", 0) : 0;
     b->done = done ? arena_copy(&b->arena, done->raw) : (struct str){ 0 };
     const struct json *origin = json_get(record, "origin");

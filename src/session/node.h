@@ -149,6 +149,7 @@ struct box {
     bool step_states;          /* a state after every step that may have changed something */
     char state_id[40];         /* the newest; "" */
     char began_with[40];       /* a fork: the one that it was made from */
+    struct str forked_at;      /* JSON, or absent: of which step, if that has no state of its own */
     uint64_t call;             /* the tool's that made it, or put it back last; 0: none */
     struct str done;           /* what that did, as JSON: whoever finds the call without a result says this */
     char root[STATE_ROOT_MAX]; /* of the newest state, once known */
@@ -243,6 +244,7 @@ struct box_ask {
     bool step_states;
     int headed;
     struct str shell, carried;
+    struct str forked_at;
     uint64_t call; /* as in struct box, and what it did */
     struct str done;
     bool helper;

@@ -89,9 +89,10 @@ const char *const index_query_sql[STMT_COUNT] = {
                                " (?3 IS NULL OR trajectory=?3) AND mark IS NOT 'dropped' ORDER BY n DESC LIMIT ?4",
     /* where its first box comes from, if that was forked from a state */
     [Q_TRAJECTORY_FORK] =
-        "SELECT st.state,st.trajectory,st.step FROM states st WHERE st.state=(SELECT json_extract(b.body,'$.began_with')"
-        " FROM boxes b WHERE b.box=(SELECT s.box FROM steps s WHERE s.trajectory=?1 AND s.box IS NOT NULL ORDER BY s.step"
-        " LIMIT 1))",
+        "SELECT st.state,ifnull(json_extract(b.body,'$.forked_at.trajectory'),st.trajectory),"
+        "ifnull(json_extract(b.body,'$.forked_at.step'),st.step) FROM boxes b JOIN states st ON"
+        " st.state=json_extract(b.body,'$.began_with') WHERE b.box=(SELECT s.box FROM steps s WHERE s.trajectory=?1 AND"
+        " s.box IS NOT NULL ORDER BY s.step LIMIT 1)",
     /* of all tenants: what garbage collection must not touch, what has no root yet, what may go first */
     [Q_LIVE_STATES] = "SELECT n,root,json_extract(body,'$.layers') FROM states WHERE n>?1 AND mark IS NOT 'dropped'"
                       " ORDER BY n LIMIT ?2",

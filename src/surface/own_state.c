@@ -213,6 +213,7 @@ static void start_rewind(struct web *w, const char *tool)
                               .action = str_of(tool),
                               .params = w->body,
                               .key = web_key(w),
+                              .by_hand = true,
                               .box = b };
     struct err e;
     if (web_forward(w, &r, &e) < 0) {

@@ -85,6 +85,8 @@ def test_a_restore_by_the_api_is_a_step_that_a_replay_can_follow(server):
         step = server.steps(box.show()["trajectory"])[-1]
         assert step["tool"] == "box:restore" and step["params"] == {"state": state} and step["step"] == r["step"]
         assert step["observation"]["restored"] == state and step["outcome"] == "ok"
+        assert not step["trainable"] and box.tool("box:restore", {"state": state})["trainable"]  # not the agent's doing
+        server.post(f"/sg/v1/boxes/{box.id}/restore", {"state": state})
         # what a step's files are follows the box back
         for at, want in ((r["step"], "1\n"), (r["step"] - 1, "2\n")):
             copy = server.post(f"/sg/v1/boxes/{box.id}/fork", {"step": at}, 201)

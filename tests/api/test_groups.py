@@ -30,8 +30,9 @@ def family(server):
     parent = sg.unique("t")
     kids = []
     with server.box(state="step") as b:
-        for c in ("echo plan > f", "cat f", "echo parent >> f"):
-            server.tool(b.id, "bash:run", {"command": c}, trajectory_id=parent)
+        for tool, params in (("bash:run", {"command": "echo plan > f"}), ("file:read", {"path": "f"}),
+                             ("bash:run", {"command": "echo parent >> f"})):
+            server.tool(b.id, tool, params, trajectory_id=parent)
         forks = server.post(f"/sg/v1/boxes/{b.id}/fork", {"n": 3, "step": 2, "trajectory": parent}, status=201)["boxes"]
         for i, box in enumerate(forks):
             t = sg.unique("t")
@@ -46,7 +47,7 @@ def family(server):
 def test_forks_know_where_they_come_from(server, family):
     parent, kids = family
     assert server.get(f"/sg/v1/trajectories/{kids[0]}")["forked_from"]["trajectory"] == parent
-    assert server.get(f"/sg/v1/trajectories/{kids[0]}")["forked_from"]["step"] in (1, 2)  # `cat f` changed nothing
+    assert server.get(f"/sg/v1/trajectories/{kids[0]}")["forked_from"]["step"] == 2  # though `file:read` made no state
     assert server.get(f"/sg/v1/trajectories/{parent}")["forked_from"] is None
 
 
@@ -61,6 +62,13 @@ def test_pairs_of_sibling_forks(server, family):
     assert r["chosen_reward"] == 1 and r["rejected_reward"] == 0 and r["tools"][0]["function"]["name"] == "bash_run"
     call = r["chosen"][0]["tool_calls"][0]["function"]
     assert json.loads(call["arguments"])["command"].startswith("echo attempt 0") and "attempt 0" in r["chosen"][1]["content"]
+    for r in rows:
+        asked = [c for m in r["prompt"] for c in m.get("tool_calls", ())]
+        assert [c["function"]["name"] for c in asked] == ["bash_run", "file_read"]  # what all of them had seen
+        assert {t["function"]["name"] for t in r["tools"]} == {"bash_run", "file_read"}
+        for side in r["chosen"], r["rejected"]:
+            ids = [c["id"] for c in asked] + [c["id"] for m in side for c in m.get("tool_calls", ())]
+            assert len(set(ids)) == len(ids)
     own = next(r for r in rows if r["rejected_id"] == parent)
     assert "parent" in json.dumps(own["rejected"]) and "parent" not in json.dumps(own["prompt"])
 
@@ -100,7 +108,7 @@ def test_sharegpt_reads_back_byte_for_byte(server, family, tmp_path):
     bare = tmp_path / "b.jsonl"
     cli(server, "export", parent, "--format", "sharegpt", "--bare", "-o", bare, rc=0)
     foreign = json.loads(cli(server, "import", bare, "--json", rc=0).stdout)
-    assert [s["tool"] for s in foreign["steps"]] == ["bash:run"] * 3 and foreign["steps"][1]["text"].strip() == "plan"
+    assert [s["tool"] for s in foreign["steps"]] == ["bash:run", "file:read", "bash:run"] and foreign["steps"][1]["text"].strip() == "plan"
 
 
 def test_parquet_begins_and_ends_as_it_must(server, family, tmp_path):
