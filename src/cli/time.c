@@ -85,6 +85,26 @@ static int rewind_box(const struct command *cmd, int argc, char **argv)
     return r;
 }
 
+/* A living box forks itself, with its labels; of one that has ended, or of a trajectory, there is the state of a step. */
+static int fork_path(struct api *api, const char *what, const char **step, char **ret)
+{
+    const struct json *box = NULL;
+    bool named = strncmp(what, "b-", 2) == 0 && !strchr(what, '@');
+    int r = named ? api_try(api, api_path(api, "/sg/v1/boxes/", what, ""), &box) : 0;
+
+    if (r != 0)
+        return r;
+    if (box || (named && !*step)) { /* or the server says that there is no such box */
+        *ret = api_path(api, "/sg/v1/boxes/", what, "/fork");
+        return 0;
+    }
+    if (*step)
+        what = arena_printf(&api->arena, "%s@%s", what, *step);
+    *step = NULL;
+    *ret = api_path(api, "/sg/v1/states/", what, "/fork");
+    return 0;
+}
+
 static int fork_box(const struct command *cmd, int argc, char **argv)
 {
     const char *n = NULL, *step = NULL;
@@ -99,16 +119,15 @@ static int fork_box(const struct command *cmd, int argc, char **argv)
     if (r != OPTIONS_OK)
         return r;
     if (w.n != 1)
-        return usage_error(cmd, "name one box or one state");
-    bool state = strncmp(w.v[0], "b-", 2) != 0; /* its id, or a name */
-    if (state && step)
-        return usage_error(cmd, "--at is for a box; '%s' is a state", w.v[0]);
+        return usage_error(cmd, "name one box, state or trajectory");
     if (!is_count(step) || !is_count(n))
         return usage_error(cmd, "%s '%s': must be a number from 1", is_count(step) ? "-n" : "--at",
                            is_count(step) ? n : step);
     api_init(&api, &w);
-    r = api_call(&api, "POST", api_path(&api, state ? "/sg/v1/states/" : "/sg/v1/boxes/", w.v[0], "/fork"),
-                 body_of(&api, NULL, NULL, step, n), &answer);
+    char *path = NULL;
+    r = fork_path(&api, w.v[0], &step, &path);
+    if (!r)
+        r = api_call(&api, "POST", path, body_of(&api, NULL, NULL, step, n), &answer);
     if (!r && w.json)
         api_print(&api);
     for (boxes = !r && !w.json ? json_get(answer, "boxes") : NULL, boxes = boxes ? boxes->first : NULL; boxes;
@@ -193,8 +212,11 @@ const struct command command_reset = {
 };
 const struct command command_fork = {
     .name = "fork",
-    .words = "BOX|STATE [-n N] [--at STEP]",
+    .words = "BOX|STATE [-n N] | BOX|TRAJECTORY --at STEP [-n N]",
     .about = "Make more boxes with the files of one, as it is or as it was; prints their ids.",
+    .more =
+        "A state is named by its id, its name, or the step after which it was: TRAJECTORY@STEP, BOX@STEP. With --at, the box\n"
+        "may have ended.",
     .examples = "  sandglass fork b-3f9a -n 10\n  sandglass fork b-3f9a --at 12\n  sandglass fork s-77aa\n",
     .run = fork_box,
     .remote = true,

@@ -131,7 +131,7 @@ static struct state *keep(struct call *c, const struct state *s)
     struct state *kept = arena_alloc(&c->arena, sizeof *kept);
 
     *kept = *s;
-    kept->shell = kept->origin = kept->carried = (struct str){ 0 };
+    kept->shell = kept->origin = kept->carried = kept->at = (struct str){ 0 };
     return kept;
 }
 

@@ -93,6 +93,7 @@ static void make_copies(struct forking *f, const struct state *s)
     f->out.sessions = arena_copy(&f->arena, carry_sessions(s->carried, &f->arena));
     if (f->of_state)
         state_settings(s, &f->like); /* borrowed from s: copies are asked for before it goes */
+    f->like.forked_at = s->at;
     f->like.call = f->out.call;
     f->like.done = f->out.call ? name_call(f) : (struct str){ 0 };
     size_t total = f->out.total; /* the last copy may end f */
@@ -147,30 +148,11 @@ static void on_source(void *arg, const struct state *s, const struct err *e)
     kept->shell = arena_copy(&f->arena, s->shell);
     kept->carried = arena_copy(&f->arena, s->carried);
     kept->origin = arena_copy(&f->arena, s->origin);
+    kept->at = arena_copy(&f->arena, s->at);
     f->suspect = kept;
     *spec = f->like.spec;
     state_apply(kept, spec);
     seats_ask(f->node->seats, SEAT_VERIFY, NULL, spec, on_verified, f);
-}
-
-/* A step that changed nothing has the state of an earlier one; whoever continues from it has seen it all the same. */
-static struct str name_step(struct forking *f, struct box *b, const struct time_ask *ask)
-{
-    const struct trajectory *t = b ? box_trajectory(b) : NULL;
-    struct str trajectory = ask->trajectory.n ? ask->trajectory : t ? str_of(t->id) : (struct str){ 0 };
-    struct buf text;
-    struct jw w = { .out = &text };
-
-    if (ask->step == FIELD_ABSENT || !trajectory.n)
-        return (struct str){ 0 };
-    buf_init(&text, LIMIT_RECORD);
-    jw_obj(&w);
-    jw_kstr(&w, "trajectory", trajectory);
-    jw_kint(&w, "step", ask->step);
-    jw_obj_end(&w);
-    struct str done = arena_copy(&f->arena, buf_view(&text));
-    buf_done(&text);
-    return done;
 }
 
 void box_fork(struct node *n, struct tenant *t, struct box *b, const struct time_ask *ask, size_t copies, on_forked *cb,
@@ -191,7 +173,6 @@ void box_fork(struct node *n, struct tenant *t, struct box *b, const struct time
     f->like.origin = b ? arena_copy(&f->arena, b->origin) : (struct str){ 0 };
     f->like.secrets = b ? arena_copy(&f->arena, b->secrets) : (struct str){ 0 };
     f->like.labels = b ? arena_copy(&f->arena, b->labels) : (struct str){ 0 };
-    f->like.forked_at = name_step(f, b, ask);
     state_look_up(n, t, b, ask, on_source, f);
 }
 

@@ -151,6 +151,8 @@ static void from_json(const struct json *j, struct arena *a, struct state *s)
     s->step_states = json_get_bool(j, "step_states", false);
     if (json_get(j, "origin"))
         s->origin = arena_copy(a, json_get(j, "origin")->raw);
+    if (json_get(j, "at"))
+        s->at = arena_copy(a, json_get(j, "at")->raw);
     s->shell = arena_copy(a, json_get_str(j, "shell"));
     if (json_get(j, "carried"))
         s->carried = arena_copy(a, json_get(j, "carried")->raw);

@@ -16,6 +16,7 @@ struct state {                   /* as read back from the log, or just taken */
     char trajectory[LIMIT_TRAJECTORY_ID + 1];
     int64_t step;  /* after which it was taken; 0: none */
     uint64_t call; /* for which; 0: none */
+    struct str at; /* it was asked for as that of this step, a JSON object: perhaps a later one, without a change */
     uint32_t layer_count;
     char layers[LIMIT_LAYERS][LAYER_ID_MAX];
     int64_t time_us, entries, bytes, frozen_us;

@@ -71,6 +71,7 @@ enum index_stmt {
     Q_TRAJECTORY_BOXES,
     Q_TRAJECTORY_TOOLS,
     Q_TRAJECTORY_OF,
+    Q_WHOSE,
     Q_STEPS,
     Q_STEP,
     Q_CALL,

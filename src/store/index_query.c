@@ -69,6 +69,8 @@ const char *const index_query_sql[STMT_COUNT] = {
         "SELECT tool,count(*) FROM steps WHERE trajectory=?1 AND tool IS NOT NULL GROUP BY tool ORDER BY tool",
     [Q_TRAJECTORY_OF] =
         "SELECT id,steps,last_step FROM trajectories WHERE worker=?1 AND tenant=?2 ORDER BY n DESC LIMIT 1",
+    [Q_WHOSE] = "SELECT id,last_step FROM trajectories WHERE (id=?1 OR worker=?1) AND tenant=?2 ORDER BY id=?1 DESC,"
+                "n DESC LIMIT 1",
     [Q_STEPS] = INDEX_ROW_COLUMNS
     "WHERE s.trajectory=(SELECT n FROM trajectories WHERE id=?1 AND tenant=?8) AND s.step>?2 AND (?3 IS NULL OR s.tool=?3)"
     " AND (?4 IS NULL OR s.outcome=?4) AND (?5 IS NULL OR s.box=?5) AND (?6 IS NULL OR s.session=?6)"
@@ -485,7 +487,12 @@ static int answer_key(struct ask *a)
 }
 
 /* A state as its record says, with the root that may have followed. */
-static void state_out(struct ask *a, sqlite3_stmt *s, bool listed)
+struct moment { /* a step of a trajectory */
+    char trajectory[LIMIT_TRAJECTORY_ID + 1];
+    int64_t step; /* 0: none */
+};
+
+static void state_out(struct ask *a, sqlite3_stmt *s, bool listed, const struct moment *at)
 {
     struct json *body;
     struct err why;
@@ -513,36 +520,107 @@ static void state_out(struct ask *a, sqlite3_stmt *s, bool listed)
         jw_kstr(&a->w, "mark", column_str(s, 3));
     if (sqlite3_column_int(s, 4))
         jw_kbool(&a->w, "suspect", true);
+    if (at && at->step) {
+        jw_key(&a->w, "at");
+        jw_obj(&a->w);
+        jw_kz(&a->w, "trajectory", at->trajectory);
+        jw_kint(&a->w, "step", at->step);
+        jw_obj_end(&a->w);
+    }
     jw_obj_end(&a->w);
+}
+
+/* Whose step is meant: that of a trajectory, or of the newest one of a worker or box. */
+static int find_moment(struct ask *a, struct str whose, int64_t step, struct moment *ret)
+{
+    sqlite3_stmt *s = statement(a, Q_WHOSE);
+
+    if (!s)
+        return -EIO;
+    bind_str(s, 1, whose);
+    bind_str(s, 2, index_tenant(a->q->tenant));
+    int r = next_row(a, s);
+    struct str id = r > 0 ? column_str(s, 0) : whose;
+    int64_t last = r > 0 ? sqlite3_column_int64(s, 1) : INT64_MAX;
+    snprintf(ret->trajectory, sizeof ret->trajectory, "%.*s", STR_ARG(id));
+    ret->step = step;
+    sqlite3_reset(s);
+    if (step > last)
+        return err_set(a->e, ERR_NOT_FOUND, "step: trajectory %s has %lld steps, no step %lld", ret->trajectory,
+                       (long long)last, (long long)step);
+    return r;
+}
+
+/* "t-1@5" */
+static int read_moment(struct ask *a, struct str name, struct moment *ret)
+{
+    const char *sign = name.n ? memrchr(name.p, '@', name.n) : NULL;
+    size_t digits = sign ? (size_t)(name.p + name.n - sign) - 1 : 0;
+    int64_t step = 0;
+
+    if (!sign || sign == name.p || digits == 0 || digits > 15)
+        return 0;
+    for (const char *p = sign + 1; p < name.p + name.n; p++) {
+        if (*p < '0' || *p > '9')
+            return 0;
+        step = step * 10 + (*p - '0');
+    }
+    return step ? find_moment(a, (struct str){ name.p, (size_t)(sign - name.p) }, step, ret) : 0;
+}
+
+static int state_by_step(struct ask *a, const struct moment *at)
+{
+    const struct query *q = a->q;
+    sqlite3_stmt *s = statement(a, q->call ? Q_STATE_CALL : Q_STATE_STEP);
+
+    if (!s)
+        return -EIO;
+    bind_str(s, 1, str_of(at->trajectory));
+    sqlite3_bind_int64(s, 2, at->step);
+    bind_str(s, 3, index_tenant(q->tenant));
+    if (q->call)
+        sqlite3_bind_int64(s, 4, q->call);
+    int r = next_row(a, s);
+    bool image = r > 0 && !column_str(s, 0).n, gone = r > 0 && sqlite3_column_int(s, 5);
+    if (r > 0 && !image && !gone)
+        state_out(a, s, false, at);
+    sqlite3_reset(s);
+    if (image || gone)
+        return err_set(a->e, ERR_NOT_FOUND, "step %lld: %s", (long long)at->step,
+                       gone ? "its state was removed" : "the box was reset to its image, and no state was taken since");
+    if (r == 0)
+        return err_set(a->e, ERR_NOT_FOUND, "no state was taken up to step %lld of trajectory '%s'",
+                       (long long)at->step, at->trajectory);
+    return r < 0 ? r : 0;
 }
 
 static int answer_state(struct ask *a)
 {
     const struct query *q = a->q;
-    sqlite3_stmt *s = statement(a, q->state.n ? Q_STATE : q->call ? Q_STATE_CALL : Q_STATE_STEP);
+    struct moment at = { 0 };
+    int r;
 
+    if (!q->state.n) {
+        r = find_moment(a, q->id, q->step, &at);
+        return r < 0 ? r : state_by_step(a, &at);
+    }
+    sqlite3_stmt *s = statement(a, Q_STATE);
     if (!s)
         return -EIO;
-    bind_str(s, 1, q->state.n ? q->state : q->id);
-    if (!q->state.n)
-        sqlite3_bind_int64(s, 2, q->step);
+    bind_str(s, 1, q->state);
     bind_str(s, 3, index_tenant(q->tenant));
-    if (!q->state.n && q->call)
-        sqlite3_bind_int64(s, 4, q->call);
-    int r = next_row(a, s);
-    bool image = r > 0 && !q->state.n && !column_str(s, 0).n, gone = r > 0 && !q->state.n && sqlite3_column_int(s, 5);
-    if (r > 0 && !image && !gone)
-        state_out(a, s, false);
+    r = next_row(a, s);
+    if (r > 0)
+        state_out(a, s, false, NULL);
     sqlite3_reset(s);
-    if (image || gone)
-        return err_set(a->e, ERR_NOT_FOUND, "step %lld: %s", (long long)q->step,
-                       gone ? "its state was removed" : "the box was reset to its image, and no state was taken since");
-    if (r == 0 && q->state.n)
-        return err_set(a->e, ERR_NOT_FOUND, "no state '%.*s'", (int)(q->state.n > 80 ? 80 : q->state.n), q->state.p);
-    if (r == 0)
-        return err_set(a->e, ERR_NOT_FOUND, "no state was taken up to step %lld of trajectory '%.*s'",
-                       (long long)q->step, (int)(q->id.n > 80 ? 80 : q->id.n), q->id.p ? q->id.p : "");
-    return r < 0 ? r : 0;
+    if (r != 0)
+        return r < 0 ? r : 0;
+    r = read_moment(a, q->state, &at);
+    if (r > 0)
+        return state_by_step(a, &at);
+    return r < 0
+               ? r
+               : err_set(a->e, ERR_NOT_FOUND, "no state '%.*s'", (int)(q->state.n > 80 ? 80 : q->state.n), q->state.p);
 }
 
 static int answer_states(struct ask *a)
@@ -562,7 +640,7 @@ static int answer_states(struct ask *a)
     jw_key(&a->w, "states");
     jw_arr(&a->w);
     while ((r = next_row(a, s)) > 0 && n < limit && a->w.out->n < (size_t)ANSWER_SOFT) {
-        state_out(a, s, true);
+        state_out(a, s, true, NULL);
         cursor = sqlite3_column_int64(s, 2);
         n++;
     }
@@ -634,7 +712,7 @@ static int answer_live_states(struct ask *a)
 
 static void pending_row(struct ask *a, sqlite3_stmt *s)
 {
-    state_out(a, s, false);
+    state_out(a, s, false, NULL);
 }
 
 static int answer_pending_states(struct ask *a)

@@ -440,6 +440,36 @@ def test_each_step_names_a_state_and_a_fork_at_it_sees_exactly_its_files(server)
         assert box.out("ls /workspace").split() == ["f2", "f3"]
 
 
+def test_any_step_of_a_run_can_be_compared_read_and_forked_when_its_box_is_gone(server):
+    box = sg.Box(server, server.create(state="step"))
+    for i in (1, 2, 3):
+        box.out(f"echo {i} > /workspace/n; v={i}")
+    box.tool("file:read", {"path": "/workspace/n"})  # step 4: no state of its own
+    trajectory = box.show()["trajectory"]
+    server.destroy(box.id)
+    for whose in trajectory, box.id:
+        r, (copy,) = fork(f"{whose}@2", server=server)
+        assert copy.out("cat /workspace/n; echo $v") == "2\n2\n" and r["fidelity"] == "fs+session"
+        server.destroy(copy.id)
+    copy = fork_one(f"{trajectory}@4", server=server)
+    assert copy.out("cat /workspace/n") == "3\n"
+    come_from = server.get(f"/sg/v1/trajectories/{copy.show()['trajectory']}")["forked_from"]
+    assert (come_from["trajectory"], come_from["step"]) == (trajectory, 4)
+    restore(copy, state=f"{trajectory}@1")
+    assert copy.out("cat /workspace/n") == "1\n"
+    server.destroy(copy.id)
+    assert [r["path"] for r in diff(server, f"{trajectory}@1", f"{box.id}@3")["rows"]] == ["workspace/n"]
+    run = lambda *a: subprocess.run([sg.BINARY, *a, "--url", server.url], capture_output=True, text=True, timeout=60)
+    made = run("fork", box.id, "--at", "1", "-n", "2")
+    assert made.returncode == 0 and len(made.stdout.split()) == 2
+    for b in made.stdout.split():
+        assert sg.Box(server, b).out("cat /workspace/n") == "1\n"
+        server.destroy(b)
+    none = run("fork", trajectory, "--at", "5")
+    assert none.returncode == 5 and "has 4 steps, no step 5" in none.stderr
+    assert "no state 'nosuch@1'" in run("checkout", "nosuch@1").stderr
+
+
 def test_a_read_only_step_makes_no_state(server):
     with server.box(state="step") as box:
         first = box.run("echo 1 > /workspace/f")["state_id"]
@@ -632,7 +662,7 @@ def test_the_commands_snapshot_fork_restore_reset_and_states_work(server):
         code, _, err = cli(server, "restore", box.id, name, "--at", "1")
         assert code == 2 and "not both" in err
         code, _, err = cli(server, "fork", name, "--at", "1")
-        assert code == 2 and "is a state" in err
+        assert code == 5 and f"no state '{name}@1'" in err  # a state has no steps
         assert cli(server, "restore", box.id, "s-none")[0] == 5
         assert cli(server, "restore", box.id)[0] == 2
         for command in ("restore", "fork"):
