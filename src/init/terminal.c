@@ -20,7 +20,7 @@
 #include "init/init.h"
 #include "init/terminal_parts.h"
 
-enum { COLS = 200, ROWS = 50, MARK_MAX = LIMIT_PATH + 128, NO_CHANGE_MS = 120000 };
+enum { COLS = 200, ROWS = 50, MARK_MAX = LIMIT_PATH + 128, NO_CHANGE_MS = 120000, MUCH = 1024 };
 
 #define MARK "\033]777;"
 
@@ -260,22 +260,30 @@ static void drop_pty(struct terminal *t)
         close(TAKE_FD(t->pty));
     buf_reset(&t->input);
     buf_reset(&t->held);
+    t->full = false;
 }
 
 static void feed(struct terminal *t);
 
-static void on_pty(void *arg, uint32_t events)
+static uint32_t pty_events(const struct terminal *t)
 {
-    struct terminal *t = arg;
+    return EPOLLET | EPOLLIN | (t->full ? EPOLLOUT : 0);
+}
+
+/* A read that finds nothing makes the kernel run, and wait for, what it had put off for this terminal: it costs more
+ * than one that finds something. A look by epoll does the same, so that it looks only when something came (EPOLLET). So,
+ * unless all is wanted, another read follows only much; whatever comes after the last one is told by epoll. */
+static void read_pty(struct terminal *t, bool all)
+{
     char chunk[MARK_MAX + 16384];
 
-    if (events & EPOLLOUT)
-        feed(t);
     for (int round = 0; round < 64 && t->pty >= 0; round++) { /* then others have their turn */
         size_t held = t->held.n;
         memcpy(chunk, t->held.p ? t->held.p : "", held);
         ssize_t n = read(t->pty, chunk + held, sizeof chunk - held);
-        if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && errno == EAGAIN)
             return;
         if (n <= 0) { /* EIO: nobody has the other end open any more */
             loop_unwatch(TAKE_PTR(t->watch));
@@ -283,7 +291,21 @@ static void on_pty(void *arg, uint32_t events)
         }
         buf_reset(&t->held);
         take(t, chunk, held + (size_t)n);
+        if (n < MUCH && !all)
+            return;
     }
+    if (t->watch) /* there may be more: be told of it once more */
+        loop_change(t->watch, pty_events(t));
+}
+
+static void on_pty(void *arg, uint32_t events)
+{
+    struct terminal *t = arg;
+
+    if (events & EPOLLOUT)
+        feed(t);
+    if (events & ~(uint32_t)EPOLLOUT)
+        read_pty(t, false);
 }
 
 struct str terminal_read(const struct terminal *t, int64_t *offset, size_t max, struct arena *a)
@@ -353,7 +375,7 @@ static void on_bash_exit(void *arg, pid_t pid, int status)
 
     (void)pid;
     if (t->watch)
-        on_pty(t, EPOLLIN); /* what it said last */
+        read_pty(t, true); /* what it said last */
     t->pid = 0;
     drop_pty(t);
     if (t->closing) {
@@ -425,7 +447,7 @@ int terminal_start(struct terminal *t, struct err *e)
         .session = true,
         .tty = true,
     };
-    t->watch = loop_watch(t->init->loop, t->pty, EPOLLIN, on_pty, t);
+    t->watch = loop_watch(t->init->loop, t->pty, pty_events(t), on_pty, t);
     r = t->watch ? 0 : err_sys(e, "watch a pseudo terminal");
     if (r == 0)
         r = t->pid = child_start(t->init, &o, on_bash_exit, t, e);
@@ -470,8 +492,10 @@ static void feed(struct terminal *t)
             break;
         buf_eat(&t->input, (size_t)n);
     }
-    if (t->watch)
-        loop_change(t->watch, t->input.n ? EPOLLIN | EPOLLOUT : EPOLLIN);
+    bool was = t->full;
+    t->full = t->input.n > 0;
+    if (t->watch && t->full != was)
+        loop_change(t->watch, pty_events(t));
 }
 
 void terminal_press(struct terminal *t, const char *keys)

@@ -25,6 +25,7 @@ struct terminal {
     bool closing;
     bool spare;       /* waits, already started, for whoever names none */
     struct buf input; /* typed, not taken by the pseudo terminal yet */
+    bool full;        /* it takes no more: the loop watches for room */
 
     char *ring; /* the last LIMIT_TERMINAL_KEPT bytes of output */
     int64_t total;

@@ -56,6 +56,8 @@ static void read_some(struct plug *p)
             p->handler->eof(p->arg);
         } else {
             p->handler->data(p->arg, (struct str){ chunk, (size_t)n });
+            if ((size_t)n < sizeof chunk) /* there was no more, or epoll says so again */
+                return;
         }
     }
 }

@@ -80,10 +80,13 @@ static const struct {
     const char *name;
     void (*run)(void);
 } words[] = {
-    { "cold", measure_cold },        { "pool", measure_pool },         { "live", measure_live },
-    { "density", measure_density },  { "record", measure_record },     { "verify", measure_verify },
-    { "files", measure_file_setup }, { "steps", measure_check_steps }, { "port", print_free_port },
-    { "wait", wait_ready },          { "clean", destroy_all },         { "forward", measure_forward },
+    { "cold", measure_cold },           { "pool", measure_pool },
+    { "live", measure_live },           { "density", measure_density },
+    { "record", measure_record },       { "verify", measure_verify },
+    { "files", measure_file_setup },    { "steps", measure_check_steps },
+    { "port", print_free_port },        { "wait", wait_ready },
+    { "clean", destroy_all },           { "forward", measure_forward },
+    { "terminals", measure_terminals },
 };
 
 int main(int argc, char **argv)

@@ -1,22 +1,15 @@
-"""1 MiB up and down, a 10,000-file tar up and down, and 200 terminals that echo at once. Prints rows for the report:
-streams.py OUR_PORT NODE_PORT SAMPLES."""
+"""1 MiB up and down, and a 10,000-file tar up and down. Prints rows for the report: streams.py OUR_PORT NODE_PORT SAMPLES."""
 
 import http.client
 import io
 import json
 import os
-import pathlib
-import selectors
 import statistics
 import sys
 import tarfile
 import time
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "api"))
-import ws  # noqa: E402
-
 ours, theirs, samples = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-TERMINALS, BOXES = 200, 4
 
 
 class Server:
@@ -73,62 +66,11 @@ def compare(me, node, box):
         row(f"streams: tar of 10,000 files {way}", min(t[0] for t in times), min(t[1] for t in times), 1.5, "node+tar")
 
 
-def open_terminal(box):
-    c = ws.Client(ours, f"/box/{box}/v1/shell/ws?protocol=binary", timeout=60)
-    for _ in range(3):
-        c.message()
-    c.send(b"PS1=; stty raw -echo; cat\n")  # cat echoes each key at once
-    time.sleep(0.01)
-    return c
-
-
-def settle(clients):
-    time.sleep(1)
-    for c in clients:
-        c.sock.setblocking(False)
-        try:
-            while c.sock.recv(65536):
-                pass
-        except BlockingIOError:
-            pass
-        c.buf = b""
-        c.sock.setblocking(True)
-
-
-def echo_times(clients, rounds):
-    """All type one key at once; how long until each sees it."""
-    times = []
-    for i in range(rounds):
-        pick = selectors.DefaultSelector()
-        begun = {}
-        for c in clients:
-            pick.register(c.sock, selectors.EVENT_READ, c)
-            begun[c] = time.perf_counter()
-            c.send(b"k")
-        while begun:
-            for key, _ in pick.select(60):
-                key.data.sock.recv(65536)
-                times.append(time.perf_counter() - begun.pop(key.data))
-                pick.unregister(key.fileobj)
-        pick.close()
-    times.sort()
-    return times[min(len(times) - 1, int(len(times) * 0.99))]
-
-
 def main():
     me, node = Server(ours), Server(theirs)
     box = json.loads(me.ask("POST", "/sg/v1/boxes", json.dumps({"disk": "1G"})))["id"]
     compare(me, node, box)
     me.ask("DELETE", f"/sg/v1/boxes/{box}")
-    boxes = [json.loads(me.ask("POST", "/sg/v1/boxes", "{}"))["id"] for _ in range(BOXES)]
-    alone = [open_terminal(boxes[0])]
-    settle(alone)
-    one = echo_times(alone, 300)
-    clients = alone + [open_terminal(boxes[i % BOXES]) for i in range(1, TERMINALS)]
-    settle(clients)
-    row(f"streams: {TERMINALS} terminals echo at once, p99", echo_times(clients, 20), one, 20, "one alone, p99")
-    for b in boxes:
-        me.ask("DELETE", f"/sg/v1/boxes/{b}")
 
 
 main()

@@ -1,0 +1,156 @@
+/* Many terminals that echo at once against one alone. The client shares the processors with what it measures, so it does
+ * as little as can be: a send for each key, a wait for all of them, a read for each echo. */
+#include "bench.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+enum { TERMINALS = 200, BOXES = 4, ALONE_ROUNDS = 1000, ROUNDS = 50, BOX_MAX = 64 };
+
+struct terminal {
+    int fd;
+    int64_t typed_ns; /* 0: its echo is here */
+};
+
+/* A frame of a client: a mask of zeros changes nothing. */
+static void type_keys(const struct terminal *t, const char *keys)
+{
+    char frame[128] = { (char)0x82, (char)(0x80 | strlen(keys)) };
+    size_t n = 6 + strlen(keys);
+
+    memcpy(frame + 6, keys, strlen(keys));
+    if (send(t->fd, frame, n, MSG_NOSIGNAL) != (ssize_t)n)
+        die("a terminal takes no key: %s", strerror(errno));
+}
+
+static struct terminal open_terminal(const char *box)
+{
+    struct terminal t = { .fd = connect_loopback(opts.port) };
+    char text[512];
+    size_t n = 0;
+    int len = snprintf(text, sizeof text,
+                       "GET /box/%s/v1/shell/ws?protocol=binary HTTP/1.1\r\nHost: b\r\nConnection: Upgrade\r\nUpgrade: "
+                       "websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
+                       box);
+
+    if (t.fd < 0 || send(t.fd, text, (size_t)len, MSG_NOSIGNAL) != len)
+        die("a terminal cannot be opened");
+    for (bool ready = false; !ready;) {
+        ssize_t got = recv(t.fd, text + n, sizeof text - 1 - n, 0);
+        if (got <= 0)
+            die("a terminal was closed: %.*s", (int)n, text);
+        n += (size_t)got;
+        text[n] = 0;
+        ready = memmem(text, n, "\"type\":\"ready\"", 14) != NULL;
+        if (!ready && n > sizeof text - 64)
+            die("a terminal does not get ready: %s", text);
+    }
+    type_keys(&t, "PS1=; stty raw -echo; exec cat\n"); /* cat echoes each key at once */
+    nap_ms(10);
+    return t;
+}
+
+/* Until the shells are quiet; drops what they said. */
+static void settle(const struct terminal *all, size_t n)
+{
+    char sink[65536];
+
+    nap_ms(1500);
+    for (size_t i = 0; i < n; i++)
+        while (recv(all[i].fd, sink, sizeof sink, MSG_DONTWAIT) > 0)
+            ;
+}
+
+static void take_echo(struct terminal *t, struct samples *s)
+{
+    char echo[64];
+    ssize_t n = recv(t->fd, echo, sizeof echo, MSG_DONTWAIT);
+
+    if (n != 3 || echo[2] != 'k' || !t->typed_ns)
+        die("a terminal sent %zd bytes instead of its echo", n);
+    samples_add(s, now_ns() - t->typed_ns);
+    t->typed_ns = 0;
+}
+
+/* All type one key at once; how long until each sees it. */
+static void echo(struct terminal *all, size_t n, size_t rounds, struct samples *s)
+{
+    struct epoll_event events[TERMINALS];
+    int ep = epoll_create1(EPOLL_CLOEXEC);
+
+    for (size_t i = 0; i < n; i++)
+        if (epoll_ctl(ep, EPOLL_CTL_ADD, all[i].fd, &(struct epoll_event){ EPOLLIN, { .ptr = &all[i] } }) < 0)
+            die("epoll: %s", strerror(errno));
+    while (rounds--) {
+        for (size_t i = 0; i < n; i++) {
+            all[i].typed_ns = now_ns();
+            type_keys(&all[i], "k");
+        }
+        for (size_t left = n; left;) {
+            int got = epoll_wait(ep, events, TERMINALS, 60000);
+            if (got <= 0)
+                die("%zu of %zu terminals do not echo", left, n);
+            for (int i = 0; i < got; i++)
+                take_echo(events[i].data.ptr, s);
+            left -= (size_t)got;
+        }
+    }
+    close(ep);
+}
+
+static double cpu_us(void)
+{
+    struct rusage u;
+
+    getrusage(RUSAGE_SELF, &u);
+    return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+}
+
+void measure_terminals(void)
+{
+    struct samples alone = { .name = "one alone," }, many = { .name = "terminals-at-once" };
+    struct terminal all[TERMINALS];
+    char boxes[BOXES][BOX_MAX], path[512], text[96];
+    struct http h;
+
+    http_open(&h, opts.port);
+    for (int i = 0; i < BOXES; i++) {
+        http_call(&h, "POST", "/sg/v1/boxes", "{}");
+        http_expect(&h, 201, "make a box");
+        if (!json_text(h.body, "id", boxes[i], sizeof boxes[i]))
+            die("no id: %.200s", h.body);
+    }
+    all[0] = open_terminal(boxes[0]);
+    settle(all, 1);
+    echo(all, 1, 10, &(struct samples){ .name = "warm" });
+    echo(all, 1, ALONE_ROUNDS, &alone);
+    for (int i = 1; i < TERMINALS; i++)
+        all[i] = open_terminal(boxes[i % BOXES]);
+    settle(all, TERMINALS);
+    echo(all, TERMINALS, 2, &(struct samples){ .name = "warm" });
+    double before = cpu_us();
+    echo(all, TERMINALS, ROUNDS, &many);
+    double each = (cpu_us() - before) / (TERMINALS * ROUNDS);
+
+    row_times("streams: 200 terminals echo at once, p99", &many, .99, &alone, .99, 20);
+    snprintf(text, sizeof text, "p50 %.3f ms, the client's own %.1f us each", (double)samples_at(&many, .5) / 1e6,
+             each);
+    row("  all at once", text, "", 0, ONLY_SHOWN, 0);
+    samples_save(&many);
+    alone.name = "terminal-alone";
+    samples_save(&alone);
+    for (int i = 0; i < TERMINALS; i++)
+        close(all[i].fd);
+    for (int i = 0; i < BOXES; i++) {
+        snprintf(path, sizeof path, "/sg/v1/boxes/%s", boxes[i]);
+        http_call(&h, "DELETE", path, NULL);
+        http_expect(&h, 200, "destroy a box");
+    }
+    http_close(&h);
+}
