@@ -208,7 +208,7 @@ static int check_path(struct str path, struct err *e)
             return refuse(e, 400, "the path contains %00");
         if (c == '.' && next == '.')
             return refuse(e, 400, "the path contains \"..\"");
-        if (c == '/' && next == '/')
+        if (c == '/' && next == '/' && (i == 0 || path.p[i - 1] != ':')) /* a URL may be part of a path */
             return refuse(e, 400, "the path contains \"//\"");
     }
     return 0;

@@ -126,6 +126,8 @@ static const struct {
     { 200, STR("POST / HTTP/1.1\r\n" H "Transfer-Encoding: Chunked\r\n\r\n0\r\n\r\n") },
     { 200, STR("POST / HTTP/1.1\r\n" H "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nA: b\r\nC: d\r\n\r\n") },
     { 200, STR("GET /%41%2f?%41+b HTTP/1.1\r\n" H "\r\n") },
+    { 200, STR("GET /a/http://b/c HTTP/1.1\r\n" H "\r\n") },
+    { 200, STR("GET /a/http%3A%2F%2Fb HTTP/1.1\r\n" H "\r\n") },
     { 200, STR("GET /ws HTTP/1.1\r\n" H "Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n") },
     { 200, STR("POST /ws HTTP/1.1\r\n" H "Connection: Upgrade\r\nUpgrade: websocket\r\nContent-Length: 1\r\n\r\nx") },
     /* lengths */
@@ -211,6 +213,7 @@ static const struct {
     { 400, STR("GET /a/%2e%2E/b HTTP/1.1\r\n" H "\r\n") },
     { 400, STR("GET //a HTTP/1.1\r\n" H "\r\n") },
     { 400, STR("GET /a/%2fb HTTP/1.1\r\n" H "\r\n") },
+    { 400, STR("GET /a:///b HTTP/1.1\r\n" H "\r\n") },
     { 400, STR("GET /a#b HTTP/1.1\r\n" H "\r\n") },
     { 400, STR("GET /?a=%g HTTP/1.1\r\n" H "\r\n") },
     { 400, STR("GET * HTTP/1.1\r\n" H "\r\n") },

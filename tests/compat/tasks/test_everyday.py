@@ -404,6 +404,10 @@ def map_a_name_to_a_port(a):
     got = a.bash("for i in $(seq 60); do curl -sf http://shop.example/x && break; sleep 0.1; done",
                  env={"http_proxy": "http://127.0.0.1:8118"})
     assert got["stdout"] == "goods\n"
+    for given in ("http://shop.example/x", "http%3A%2F%2Fshop.example%2Fx"):  # a source may be a URL, and so is what removes it
+        a.ask("POST", "/v1/proxy/mappings", {"source": "http://shop.example/x", "target": "8124"})
+        a.ask("DELETE", f"/v1/proxy/mappings/{given}")
+    assert [m["source"] for m in a.ask("GET", "/v1/proxy/mappings")] == ["shop.example"]
     a.ask("POST", "/v1/bash/sessions/shop/close")
 
 
