@@ -38,7 +38,7 @@ struct config { /* strings are owned by it and never NULL */
     int64_t box_ttl_ms; /* 0: until destroyed */
     bool box_allow_unenforced;
     int64_t box_max;
-    char *box_timezone, *box_workspace, *box_proxy; /* "": none */
+    char *box_timezone, *box_workspace, *box_proxy, *box_mounts; /* "": none */
     char *browser_args, *browser_homepage, *browser_dns_over_https;
     int browser_record; /* off, after, both */
     bool browser_warm;

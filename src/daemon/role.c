@@ -167,6 +167,7 @@ static int run_serve(const struct config *c, const struct opened *files)
                   .gc_grace_ms = c->gc_grace_ms,
                   .box_max = c->box_max,
                   .box_proxy = c->box_proxy,
+                  .box_mounts = c->box_mounts,
                   .ready_ports = c->ready_ports,
                   .session_ttl_ms = c->session_ttl_ms,
                   .call_timeout_ms = c->call_timeout_ms,

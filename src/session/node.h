@@ -41,6 +41,7 @@ struct node_opts {
     const char *retention_keep_tags;           /* "a,b" */
     int64_t box_max;
     const char *box_proxy;   /* of the default box; "": none */
+    const char *box_mounts;  /* the default box has these directories of the host: "/a:/b"; "": none */
     const char *ready_ports; /* of the default box: "80,8080"; "": none */
     int64_t session_ttl_ms;
     int64_t call_timeout_ms, call_timeout_max_ms;

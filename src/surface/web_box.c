@@ -1,5 +1,6 @@
 /* Which box a request is for. A server of the original has one box; ours has many, named in the path or a header, and
  * one for who names none. The default box is found by its label, so that it survives a restart of serve. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/auto.h"
@@ -160,6 +161,26 @@ static struct box *find_default(struct default_box *d)
     return NULL;
 }
 
+/* Other tenants have no part in the host's directories. */
+static int add_mounts(const struct default_box *d, struct box_spec *spec, struct err *e)
+{
+    const char *at = d->tenant == d->node->tenant && d->node->opts.box_mounts ? d->node->opts.box_mounts : "";
+
+    while (*at) {
+        int n = (int)strcspn(at, ":");
+        struct box_mount m = { .writable = true };
+        if (spec->mount_count == LIMIT_MOUNTS || (size_t)n >= sizeof m.from)
+            return err_set(e, ERR_LIMIT, "box.mounts: at most LIMIT_MOUNTS (%d) directories of %zu bytes", LIMIT_MOUNTS,
+                           sizeof m.from - 1);
+        snprintf(m.from, sizeof m.from, "%.*s", n, at);
+        snprintf(m.to, sizeof m.to, "%.*s", n, at);
+        if (n)
+            spec->mounts[spec->mount_count++] = m;
+        at += n + (at[n] == ':');
+    }
+    return 0;
+}
+
 static struct box *get_default(struct default_box *d, bool may_make, struct err *e)
 {
     struct box_ask ask;
@@ -171,7 +192,7 @@ static struct box *get_default(struct default_box *d, bool may_make, struct err 
         err_set(e, ERR_NOT_FOUND, "there is no default box yet, and who only looks does not make one");
         return NULL;
     }
-    if (box_ask_bind(d->node, NULL, &ask, e) < 0)
+    if (box_ask_bind(d->node, NULL, &ask, e) < 0 || add_mounts(d, &ask.spec, e) < 0)
         return NULL;
     ask.standing = true;
     ask.tenant = d->tenant;

@@ -37,10 +37,15 @@ def settings(env, *words, before=()):
 
 
 @pytest.fixture(scope="module")
-def server():
+def project(tmp_path_factory):
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture(scope="module")
+def server(project):
     _, env = settings(VARIABLES)
     del env["SANDGLASS_BOX_SHM"]
-    env["SANDGLASS_POOL_SIZE"] = "1"
+    env.update(SANDGLASS_POOL_SIZE="1", SANDGLASS_BOX_MOUNTS=str(project), SANDGLASS_MOUNT_ROOTS=str(project))
     s = sg.Server("--box-memory", "2g", env=env)
     try:
         s.start(wait=False)
@@ -119,6 +124,20 @@ def test_dev_shm_of_a_box_is_as_large_as_the_containers(server):
     _, env = settings({}, before=small)
     assert env == {"SANDGLASS_BOX_SHM": f"{96 * 1024}k"}
     assert settings({"SANDGLASS_BOX_SHM": "32m"}, before=small)[1] == {"SANDGLASS_BOX_SHM": "32m"}
+
+
+def test_a_volume_below_the_home_directory_is_there_in_the_default_box_and_in_no_other(server, project):
+    inside = ["unshare", "-m", "sh", "-c", "mount -t tmpfs none /home && mkdir -p /home/gem/project /home/gem/.cache "
+              "&& mount -t tmpfs none /home/gem/project && mount -t tmpfs none /home/gem/.cache && exec \"$@\"", "sh"]
+    _, env = settings({}, before=inside)
+    assert env["SANDGLASS_BOX_MOUNTS"] == env["SANDGLASS_MOUNT_ROOTS"] == "/home/gem/project:/home/gem/.cache"
+    assert settings({"SANDGLASS_BOX_MOUNTS": ""}, before=inside)[1]["SANDGLASS_BOX_MOUNTS"] == ""
+    (project / "from_host").write_text("seen")
+    assert run(server, f"cat {project}/from_host; echo written > {project}/from_box")["stdout"] == "seen"
+    assert (project / "from_box").read_text() == "written\n"
+    assert (project / "from_box").stat().st_uid == project.stat().st_uid, "what a box writes belongs to the directory's owner"
+    other = server.request("POST", "/sg/v1/boxes", {})["id"]
+    assert server.tool(other, "bash:run", {"command": f"ls {project}"})["data"]["exit_code"] == 2
 
 
 def test_jwt_public_key_closes_the_server_for_who_has_no_token(tmp_path):

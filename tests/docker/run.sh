@@ -1,12 +1,13 @@
 #!/bin/bash
-# The container image, with a dockerd of this test's own: builds it, starts it with the flags of docker-compose.yaml, and
-# checks what docs/install.md says of it. Nothing is pulled: BASE is made by mmdebstrap from Debian's packages, or taken from
-# DOCKER_BASE (a tar of a Debian 12). The last line is "N passed, N failed"; a machine that cannot run dockerd skips, and says why.
+# The container image, with a dockerd of this test's own: builds it, starts it with the flags of docker-compose.yaml and, if
+# Docker Compose 2 is here, by that file, and checks what docs/install.md says of it. Nothing is pulled: BASE is made by
+# mmdebstrap from Debian's packages, or taken from DOCKER_BASE (a tar of a Debian 12); DOCKER_DEPS= makes the full image.
+# The last line is "N passed, N failed"; a machine that cannot run dockerd skips, and says why.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 dir=$(mktemp -d /var/tmp/sg-docker.XXXXXX)
 export DOCKER_HOST=unix://$dir/sock DOCKER_BUILDKIT=0
-passed=0 failed=0 dockerd=
+passed=0 failed=0 skipped=0 dockerd=
 
 skip() {
     echo "docker: SKIPPED: $*"
@@ -14,12 +15,17 @@ skip() {
     exit 0
 }
 
+end_dockerd() {
+    kill "$dockerd"
+    wait "$dockerd" 2>/dev/null
+    dockerd=
+}
+
 end() {
     local mount
     if [ -n "$dockerd" ]; then
         docker ps -aq 2>/dev/null | xargs -r docker rm -fv >/dev/null 2>&1
-        kill "$dockerd"
-        wait "$dockerd" 2>/dev/null
+        end_dockerd
     fi
     awk -v d="$dir/" 'index($5, d) == 1 { print $5 }' /proc/self/mountinfo | sort -r | while read -r mount; do umount -l "$mount"; done
     rm -rf "$dir"
@@ -35,6 +41,7 @@ check() { # promise, command
     else
         failed=$((failed + 1))
         echo "FAILED  $promise"
+        return 1
     fi
 }
 
@@ -42,14 +49,21 @@ check() { # promise, command
 command -v dockerd >/dev/null && command -v docker >/dev/null || skip "no dockerd here (apt-get install docker.io)"
 [ -n "${DOCKER_BASE:-}" ] || command -v mmdebstrap >/dev/null || skip "no mmdebstrap here (apt-get install mmdebstrap), and no DOCKER_BASE"
 
-dockerd --data-root "$dir/data" --exec-root "$dir/exec" -p "$dir/pid" -H "unix://$dir/sock" --iptables=false --bridge=none \
-    --storage-driver overlay2 >"$dir/log" 2>&1 &
-dockerd=$!
-for _ in $(seq 300); do
-    docker version >/dev/null 2>&1 && break
-    kill -0 "$dockerd" 2>/dev/null || { tail -n 3 "$dir/log"; dockerd=; skip "dockerd does not start"; }
-    sleep 0.2
-done
+start_dockerd() { # words before the command, -- , its further flags
+    local before=()
+    while [ "$1" != -- ]; do before+=("$1"); shift; done
+    shift
+    "${before[@]}" dockerd --data-root "$dir/data" --exec-root "$dir/exec" -p "$dir/pid" -H "unix://$dir/sock" --storage-driver overlay2 "$@" \
+        >"$dir/log" 2>&1 &
+    dockerd=$!
+    for _ in $(seq 300); do
+        docker version >/dev/null 2>&1 && return 0
+        kill -0 "$dockerd" 2>/dev/null || { tail -n 3 "$dir/log"; dockerd=; return 1; }
+        sleep 0.2
+    done
+    return 1
+}
+start_dockerd -- --iptables=false --bridge=none || skip "dockerd does not start" # builds with the host's network
 
 base=${DOCKER_BASE:-$dir/base.tar}
 if [ -z "${DOCKER_BASE:-}" ]; then
@@ -58,7 +72,7 @@ if [ -z "${DOCKER_BASE:-}" ]; then
 fi
 docker import "$base" sgbase >/dev/null || exit 1
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | docker build --network host -q -t sandglass \
-    --build-arg BASE=sgbase --build-arg DEPS=build - >"$dir/build.log" 2>&1
+    --build-arg BASE=sgbase --build-arg DEPS="${DOCKER_DEPS-build}" - >"$dir/build.log" 2>&1
 check "the image is built from the Dockerfile" test $? = 0 || { tail -n 20 "$dir/build.log"; exit 1; }
 
 # By number: the network is the host's, since this dockerd has no bridge.
@@ -77,7 +91,7 @@ says() { grep -qF -- "$1" <<<"$words" || { grep -E 'NEEDED|missing' <<<"$words" 
     words=$(doctor $seccomp)
     check "without CAP_SYS_ADMIN there are no boxes, and doctor says it" says "run as root with CAP_SYS_ADMIN"
     words=$(doctor $seccomp $caps $groups)
-    check "with /proc/sys read-only doctor says what is in the way" says "forbid nested user namespaces: Read-only file system"
+    check "with /proc/sys read-only doctor says what is in the way" says "limit nested user namespaces: Read-only file system"
     words=$(doctor $seccomp $caps $paths)
     check "without the host's control groups doctor says that there are no limits" says "boxes would have no limits"
     words=$(doctor $seccomp $caps $paths $groups)
@@ -114,5 +128,50 @@ stop() { docker stop -t 30 sg >/dev/null && test "$(docker inspect -f '{{.State.
 check "the server ends by itself when the container is stopped" stop
 check "nothing of it is left in the control groups" bash -c '! find /sys/fs/cgroup -maxdepth 3 -name "b-*" -path "*sandglass-$(docker inspect -f "{{.Config.Hostname}}" sg)*" | grep -q .'
 
-echo "docker: $passed passed, $failed failed"
+# --- a published port, and Compose: by a dockerd with a bridge, in a network of its own ---
+
+iptables=
+command -v iptables >/dev/null || iptables=--iptables=false
+end_dockerd
+# shellcheck disable=SC2016 -- for the inner shell
+check "dockerd starts with a bridge" start_dockerd unshare --net sh -c 'ip link set lo up; exec "$@"' sh -- ${iptables:+"$iptables"} || exit 1
+url=http://127.0.0.1:8080
+curl() { nsenter -t "$dockerd" -n curl "$@"; }
+ready() { for _ in $(seq 300); do curl -sf "$url/ready" >/dev/null && return 0; sleep 0.2; done; docker logs "$(docker ps -aq | head -n 1)" | tail -n 20; return 1; }
+
+mkdir -p "$dir/project"
+echo "of the host" >"$dir/project/word"
+look='{"command": "echo $((6 * 7)); cat project/word; echo of the box > project/answer; date +%Z; df -k --output=size /dev/shm | tail -n 1"}'
+seen() { # its /dev/shm in KiB
+    check "it answers at the port that is published" ready
+    check "the box has the volume, the time zone and /dev/shm" gives "42\\nof the host\\n+08\\n" < <(post /v1/shell/exec "$look" | tr -s ' ')
+    check "/dev/shm is as large as was asked for" gives "$1" < <(post /v1/shell/exec "$look")
+    check "what the box wrote into the volume belongs to its owner" test "$(stat -c '%u %s' "$dir/project/answer")" = "$(id -u) 11"
+    post /v1/bash/exec '{"command": "python3 -m http.server 3000 --bind 127.0.0.1 -d project", "async_mode": true}' >/dev/null
+    check "a server in the box is reached through the port" gives "of the host" < <(curl -s --retry 20 --retry-delay 1 --retry-all-errors -f "$url/proxy/3000/word")
+}
+
+# shellcheck disable=SC2086 -- flags are words
+docker run -d --name published -p 127.0.0.1:8080:8080 --shm-size 96m $seccomp $caps $paths $groups -e TZ=Asia/Singapore \
+    -v "$dir/project:/home/gem/project" sandglass >/dev/null
+seen 98304
+docker rm -fv published >/dev/null
+rm -f "$dir/project/answer"
+
+if docker compose version >/dev/null 2>&1; then
+    compose() { docker compose "$@"; }
+elif docker-compose version --short 2>/dev/null | grep -qv '^1\.'; then
+    compose() { docker-compose "$@"; }
+fi
+if declare -F compose >/dev/null; then
+    compose_up() { PROJECT=$dir/project compose -p sgtest up -d --no-build >"$dir/compose.log" 2>&1 || { tail -n 5 "$dir/compose.log"; false; }; }
+    check "docker compose up starts it" compose_up
+    seen 2097152
+    check "docker compose down ends it, in time" compose -p sgtest down -v -t 30 >"$dir/compose.log" 2>&1
+else
+    echo "skipped docker compose: no Docker Compose 2 here (1.29 does not know \`cgroup\`)"
+    skipped=1
+fi
+
+echo "docker: $passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

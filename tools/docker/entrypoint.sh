@@ -25,6 +25,12 @@ if [ -n "$shm" ] && [ -z "${SANDGLASS_BOX_SHM+yes}" ]; then
     export SANDGLASS_BOX_SHM="${shm}k"
 fi
 
+# What the deployment mounts below the home directory (volumes: ...:/home/gem/project) is there in the default box, too.
+mounts=$(awk '$5 ~ "^/home/gem/[^\\\\:]*$" { printf "%s%s", sep, $5; sep = ":" }' /proc/self/mountinfo 2>/dev/null)
+if [ -n "$mounts" ] && [ -z "${SANDGLASS_BOX_MOUNTS+yes}" ]; then
+    export SANDGLASS_BOX_MOUNTS="$mounts" SANDGLASS_MOUNT_ROOTS="${SANDGLASS_MOUNT_ROOTS:+$SANDGLASS_MOUNT_ROOTS:}$mounts"
+fi
+
 # A container's port is published by whoever runs it, so the server listens on all of its addresses. It asks for a token if
 # there is a key to check one with; without one, who may reach the port was decided where the port was published.
 if [ -n "${container-}" ]; then # the image sets it
