@@ -226,8 +226,18 @@ void child_profile(const struct boot *b)
 static struct arena given_arena;
 static struct pairs given;
 
-void child_given(const struct pairs *env)
+static bool same(const struct pairs *a, const struct pairs *b)
 {
+    for (size_t i = 0; a->n == b->n && i < a->n; i++)
+        if (!str_eq(a->v[i].name, b->v[i].name) || !str_eq(a->v[i].value, b->v[i].value))
+            return false;
+    return a->n == b->n;
+}
+
+bool child_given(const struct pairs *env)
+{
+    if (same(env, &given))
+        return false;
     arena_done(&given_arena);
     given_arena = (struct arena){ 0 };
     given.n = 0;
@@ -235,6 +245,7 @@ void child_given(const struct pairs *env)
     for (size_t i = 0; i < env->n; i++)
         given.v[given.n++] =
             (struct pair){ arena_copy(&given_arena, env->v[i].name), arena_copy(&given_arena, env->v[i].value) };
+    return true;
 }
 
 char **child_env(struct arena *a, bool root, const char *cwd, const struct pairs *more)

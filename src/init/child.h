@@ -52,5 +52,5 @@ void child_reap(struct init *in);              /* after SIGCHLD */
 struct boot;
 /* Once, at start: what the box's profile adds to every environment. */
 void child_profile(const struct boot *b);
-void child_given(const struct pairs *env); /* variables of every program from now on; replaces those before */
+bool child_given(const struct pairs *env); /* variables of every program from now on; false: they were that before */
 char **child_env(struct arena *a, bool root, const char *cwd, const struct pairs *more);

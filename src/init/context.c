@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,14 +16,14 @@
 #include "init/script.h"
 #include "wire/boot.h"
 
-enum { REACT_MS = 3000, DEATH_MS = 1000, LIST_MAX = 256, BLOCK = 64 * 1024 };
+enum { REACT_MS = 3000, DEATH_MS = 1000, LIST_MAX = 256, BLOCK = 64 * 1024, WARM_S = 30 };
 
 struct context {
     struct peer peer;
     struct stream out, err;
     struct buf request, reply;
     char language[16];
-    bool up, fresh, alone;
+    bool up, fresh, alone, unused;
     char block[BLOCK];
 };
 
@@ -46,7 +47,8 @@ static void down(struct hand *h, struct context *c)
 {
     peer_end(h, &c->peer);
     c->up = false;
-    c->fresh = true;
+    c->fresh = !c->unused; /* nothing is lost with one that never had a call */
+    c->unused = false;
 }
 
 static int start(struct hand *h, struct context *c, const struct context_ask *ask, struct err *e)
@@ -62,16 +64,17 @@ static int start(struct hand *h, struct context *c, const struct context_ask *as
     struct pairs env = { more, ARRAY_LEN(more) };
 
     c->alone |= ask->alone;
-    int r = peer_start(h, &c->peer,
-                       &(struct peer_ask){ .argv = is_python ? python : node,
-                                           .cwd = arena_z(h->arena, ask->cwd.n ? ask->cwd : h->cwd),
-                                           .env = &env,
-                                           .control = true,
-                                           .server = ask->branch              ? ask->branch
-                                                     : is_python && !c->alone ? pyserver_socket(PYSERVER_CONTEXT)
-                                                                              : NULL,
-                                           .only_server = ask->branch != NULL },
-                       e);
+    int r =
+        peer_start(h, &c->peer,
+                   &(struct peer_ask){ .argv = is_python ? python : node,
+                                       .cwd = arena_z(h->arena, ask->cwd.n ? ask->cwd : h->cwd),
+                                       .env = &env,
+                                       .control = true,
+                                       .server = ask->branch              ? ask->branch
+                                                 : is_python && !c->alone ? pyserver_socket(h->init, PYSERVER_CONTEXT)
+                                                                          : NULL,
+                                       .only_server = ask->branch != NULL },
+                   e);
     if (r < 0)
         return r;
     memcpy(c->language, ask->language.p, ask->language.n);
@@ -96,6 +99,8 @@ static void write_request(struct context *c, const struct context_ask *ask)
         jw_kstr(&w, "path", ask->path);
     if (ask->memory_bytes)
         jw_kint(&w, "memory_bytes", ask->memory_bytes);
+    if (ask->unused)
+        jw_kbool(&w, "unused", true);
     jw_obj_end(&w);
     buf_init(&c->request, LIMIT_FRAME);
     buf_printf(&c->request, "%zu\n", b.n);
@@ -172,6 +177,7 @@ static int take_reply(struct hand *h, struct str text, struct context_end *ret)
     if (ret->status == CONTEXT_OK)
         ret->status = str_is(status, "ok")            ? CONTEXT_OK
                       : str_is(status, "interrupted") ? CONTEXT_INTERRUPTED
+                      : str_is(status, "stale")       ? CONTEXT_STALE
                                                       : CONTEXT_ERROR;
     ret->exit_code = (int)json_get_int(j, "exit_code", ret->status == CONTEXT_OK ? 0 : 1);
     ret->result = json_get_str(j, "result");
@@ -309,10 +315,30 @@ int context_run(struct hand *h, const struct context_ask *ask, struct context_en
     }
     c->fresh = false;
     struct strs lost = ret->lost;
-    converse(h, c, ask, ret);
+    struct context_ask own = *ask;
+    own.unused = c->unused;
+    c->unused = false;
+    converse(h, c, &own, ret);
+    if (ret->status == CONTEXT_STALE) { /* it has run nothing, so nothing is lost with it */
+        down(h, c);
+        c->fresh = false;
+        return context_run(h, ask, ret, e);
+    }
     if (!ret->lost.n)
         ret->lost = lost;
     return 0;
+}
+
+static void warm(struct hand *h)
+{
+    struct context_ask ask = { .op = "warm", .language = STR("python"), .timeout = WARM_S };
+    struct context *c = context_get(h);
+    struct context_end end;
+    struct err e;
+
+    (void)context_run(h, &ask, &end, &e); /* if that failed, the first call tries again, and tells */
+    c->unused = c->up;
+    c->fresh = false;
 }
 
 int context_put(struct hand *h, const char *op, struct str path, struct context_end *ret, struct err *e)
@@ -323,7 +349,10 @@ int context_put(struct hand *h, const char *op, struct str path, struct context_
         return err_set(e, ERR_NOT_FOUND, "its interpreter is not running");
     if (strcmp(c->language, "python") != 0)
         return err_set(e, ERR_INVALID, "a context of %s begins anew", c->language);
-    return context_run(h, &(struct context_ask){ .op = op, .language = STR("python"), .path = path }, ret, e);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0); /* a copy becomes init's child: it outlives this driver's end */
+    int r = context_run(h, &(struct context_ask){ .op = op, .language = STR("python"), .path = path }, ret, e);
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    return r;
 }
 
-const struct driver_kind context_kind = { .name = "code", .carry_with = "carry:context" };
+const struct driver_kind context_kind = { .name = "code", .warm = warm, .carry_with = "carry:context" };

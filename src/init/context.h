@@ -1,6 +1,7 @@
 /* A context: an interpreter of Python or JavaScript that lives from call to call in its driver's process tree, and the
  * variables in it. It is one of our own scripts (init/script/), which answers requests on a socket; what code prints
- * comes through pipes. A Python context is forked from the box's fork server, if that is there. */
+ * comes through pipes. A new Python context is the spare that waits (driver.h). With modules to preload it is a fork of
+ * the box's fork server; else it was born by itself, so that its hash seed is its own. */
 #pragma once
 
 #include "init/driver.h"
@@ -9,7 +10,14 @@
 
 extern const struct driver_kind context_kind;
 
-enum context_status { CONTEXT_OK, CONTEXT_ERROR, CONTEXT_TIMEOUT, CONTEXT_INTERRUPTED, CONTEXT_DIED };
+enum context_status {
+    CONTEXT_OK,
+    CONTEXT_ERROR,
+    CONTEXT_TIMEOUT,
+    CONTEXT_INTERRUPTED,
+    CONTEXT_DIED,
+    CONTEXT_STALE, /* never told: a spare whose packages have changed is replaced */
+};
 
 struct context_ask {
     const char *op; /* NULL: run */
@@ -18,6 +26,7 @@ struct context_ask {
     bool alone;         /* of a new one: no fork of the warm interpreter, also when it is started again */
     double timeout;     /* seconds; 0: the call's own */
     int64_t memory_bytes;
+    bool unused; /* it waited as a spare until now */
 };
 
 struct context_end {

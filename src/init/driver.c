@@ -23,7 +23,8 @@
 #include "init/task.h"
 #include "tool/tool.h"
 
-enum { GRACE_MS = 5000, SWEEP_MS = 15000, TICK_MS = 1000, WATCH_MAX = 16 };
+/* SPARE_MS: the next spare is made when the call that took the last one is likely to be over. */
+enum { GRACE_MS = 5000, SWEEP_MS = 15000, TICK_MS = 1000, WATCH_MAX = 16, SPARE_MS = 10 };
 
 struct driver {
     struct init *init;
@@ -127,8 +128,11 @@ static void take_call(struct hand *h, struct buf *request, struct buf *reply)
 
     if (!read_exactly(h->self->ctl, &req, sizeof req))
         _exit(0);
-    if (!req.tool) /* an interrupt that came too late */
+    if (!req.tool) { /* a spare got its name, or an interrupt came too late */
+        if (req.begun_us)
+            h->self->created_us = req.begun_us;
         return;
+    }
     char *params = buf_room(request, req.size + 1);
     if (!params || !read_exactly(h->self->ctl, params, req.size))
         _exit(1);
@@ -190,6 +194,8 @@ static void driver_free(struct driver *d)
             *at = d->next;
             break;
         }
+    if (d->init->spare == d)
+        d->init->spare = NULL;
     loop_unwatch(d->watch);
     loop_timer_free(d->deadline);
     if (d->fd >= 0)
@@ -228,6 +234,8 @@ static void kill_driver(struct driver *d, enum outcome why)
         return;
     if (d->end == OUTCOME_OK)
         d->end = why;
+    if (d->init->spare == d) /* nobody takes it any more */
+        d->init->spare = NULL;
     loop_unwatch(d->watch);
     d->watch = NULL;
     kill(d->pid, SIGSTOP); /* it starts nothing more, and dies last: until then its children are below it */
@@ -499,9 +507,71 @@ static void on_sweep(void *arg)
     loop_timer_set(in->driver_sweep, in->drivers ? SWEEP_MS : -1);
 }
 
+static struct driver *driver_alloc(struct init *in, const struct driver_kind *k)
+{
+    struct driver *d = calloc(1, sizeof *d);
+
+    if (!d)
+        abort();
+    *d = (struct driver){ .init = in, .kind = k, .fd = -1 };
+    d->deadline = loop_timer_new(in->loop, on_deadline, d);
+    return d;
+}
+
+void driver_spare(struct init *in, const struct driver_kind *k)
+{
+    struct err e = { 0 };
+
+    in->spare_kind = k;
+    if (in->spare)
+        return;
+    struct driver *d = driver_alloc(in, k);
+    d->ending = true; /* if it ends before it has a name, that is all */
+    d->warm = true;
+    if (start(d, &e) < 0) {
+        driver_free(d); /* memory or processes are short: the next new one is started when it is asked for */
+        return;
+    }
+    d->warm = false;
+    in->spare = d;
+}
+
+static void on_spare_due(void *arg)
+{
+    struct init *in = arg;
+
+    driver_spare(in, in->spare_kind);
+}
+
+static void spare_soon(struct init *in, const struct driver_kind *k)
+{
+    in->spare_kind = k;
+    if (!in->spare_due)
+        in->spare_due = loop_timer_new(in->loop, on_spare_due, in);
+    loop_timer_set(in->spare_due, SPARE_MS);
+}
+
+void driver_spare_renew(struct init *in)
+{
+    if (!in->spare)
+        return;
+    kill_driver(in->spare, OUTCOME_KILLED);
+    spare_soon(in, in->spare_kind);
+}
+
+/* Its process is told when its name was first used; that goes out with the first call. */
+static struct driver *spare_take(struct init *in)
+{
+    struct driver *d = TAKE_PTR(in->spare);
+    struct hand_request named = { .id = WISH_NONE, .begun_us = wall_us() };
+
+    d->ending = false;
+    buf_add(&d->out, &named, sizeof named);
+    return d;
+}
+
 static struct driver *driver_new(struct init *in, const struct driver_ask *ask, struct err *e)
 {
-    struct driver *d = NULL;
     size_t n = 0;
 
     for (struct driver *o = in->drivers; o; o = o->next)
@@ -511,25 +581,21 @@ static struct driver *driver_new(struct init *in, const struct driver_ask *ask, 
                 LIMIT_DRIVERS_PER_BOX);
         return NULL;
     }
-    d = calloc(1, sizeof *d);
-    if (!d)
-        abort();
-    *d = (struct driver){ .init = in,
-                          .kind = ask->kind,
-                          .fd = -1,
-                          .name = strndup(ask->name.p ? ask->name.p : "", ask->name.n),
-                          .label = strndup(ask->label.p ? ask->label.p : "", ask->label.n),
-                          .note = strndup(ask->note.p ? ask->note.p : "", ask->note.n),
-                          .seed = ask->seed ? strdup(ask->seed) : NULL,
-                          .idle_ms = ask->idle_ms,
-                          .created_us = wall_us(),
-                          .used_us = wall_us(),
-                          .used_ms = now_ms(),
-                          .next = in->drivers };
+    bool ready = ask->spare && !ask->seed && in->spare && in->spare->kind == ask->kind;
+    struct driver *d = ready ? spare_take(in) : driver_alloc(in, ask->kind);
+    d->name = strndup(ask->name.p ? ask->name.p : "", ask->name.n);
+    d->label = strndup(ask->label.p ? ask->label.p : "", ask->label.n);
+    d->note = strndup(ask->note.p ? ask->note.p : "", ask->note.n);
+    d->seed = ask->seed ? strdup(ask->seed) : NULL;
     if (!d->name || !d->label || !d->note)
         abort();
-    d->deadline = loop_timer_new(in->loop, on_deadline, d);
+    d->idle_ms = ask->idle_ms;
+    d->created_us = d->used_us = wall_us();
+    d->used_ms = now_ms();
+    d->next = in->drivers;
     in->drivers = d;
+    if (ask->spare)
+        spare_soon(in, ask->kind);
     if (!in->driver_sweep)
         in->driver_sweep = loop_timer_new(in->loop, on_sweep, in);
     loop_timer_set(in->driver_sweep, SWEEP_MS);

@@ -7,7 +7,8 @@
  *   a call:         waiting in the driver's queue --> the driver's --> RESULT
  *   cancel, interrupt: the driver is told, and ends the call in its own way; if it has not after GRACE_MS, it is killed
  *                   with all that it drives
- *   deadline:       the driver looks at it itself; GRACE_MS later it is killed as above */
+ *   deadline:       the driver looks at it itself; GRACE_MS later it is killed as above
+ *   a spare:        warmed up, without a name; with the first call of a new name it is that name's */
 #pragma once
 
 #include <poll.h>
@@ -63,6 +64,7 @@ struct driver_ask {
     struct str name, label, note; /* label, note: of a new one, for lists */
     bool must_exist;
     bool once;        /* it ends after this call */
+    bool spare;       /* of a new one: it may be the one that waits already; then another is made ready */
     int64_t idle_ms;  /* > 0: it ends when it had no call for so long; 0: as it was */
     const char *seed; /* nullable; of a new one */
 };
@@ -71,6 +73,9 @@ struct driver_ask {
 void driver_submit(struct task *t, const struct driver_ask *ask);
 /* Starts it ahead of the first call, and has it warm itself up. */
 void driver_warm(struct init *in, const struct driver_ask *ask);
+/* Has one of that kind wait, warmed up and without a name, to become the next new one. It is in no list. */
+void driver_spare(struct init *in, const struct driver_kind *k);
+void driver_spare_renew(struct init *in); /* the one that waits, if any, was started with what is no longer so */
 struct driver *driver_find(struct init *in, const struct driver_kind *k, struct str name);
 bool driver_interrupt(struct driver *d); /* false: no call is under way */
 void driver_end(struct driver *d);       /* with all that it drives; calls in its queue fail */

@@ -463,13 +463,14 @@ static int start_process(struct hand *h, struct kernel *k, struct str cwd, struc
         env[more.n++] = (struct pair){ STR("IPYTHONDIR"), STR(BOX_USER_RUN "/ipython") };
     for (size_t i = 0; i < k->spec.env.n; i++)
         env[more.n++] = k->spec.env.v[i];
-    return peer_start(h, &k->peer,
-                      &(struct peer_ask){ .argv = argv_of(h, &k->spec, file),
-                                          .cwd = arena_z(h->arena, cwd.n ? cwd : h->cwd),
-                                          .env = &more,
-                                          .server = server_fits(&k->spec) ? pyserver_socket(PYSERVER_KERNEL) : NULL,
-                                          .connection_file = file },
-                      e);
+    return peer_start(
+        h, &k->peer,
+        &(struct peer_ask){ .argv = argv_of(h, &k->spec, file),
+                            .cwd = arena_z(h->arena, cwd.n ? cwd : h->cwd),
+                            .env = &more,
+                            .server = server_fits(&k->spec) ? pyserver_socket(h->init, PYSERVER_KERNEL) : NULL,
+                            .connection_file = file },
+        e);
 }
 
 static int gave_up(struct hand *h, struct kernel *k, struct err *e)

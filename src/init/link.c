@@ -14,6 +14,7 @@
 #include "init/browser.h"
 #include "init/child.h"
 #include "init/dial.h"
+#include "init/driver.h"
 #include "init/init.h"
 #include "init/shell.h"
 #include "init/task.h"
@@ -294,7 +295,8 @@ static int on_env(struct link *l, struct str payload, struct err *e)
     int r = field_unpack(wire_env_fields, payload, &l->scratch, &w, sizeof w, e);
     if (r < 0)
         return r;
-    child_given(&w.env);
+    if (child_given(&w.env))
+        driver_spare_renew(l->init);
     if (w.display.n)
         browser_display(l->init, str_is(w.display, "headed"));
     return 0;

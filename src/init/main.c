@@ -17,6 +17,7 @@
 #include "base/loop.h"
 #include "init/browser.h"
 #include "init/child.h"
+#include "init/context.h"
 #include "init/desktop.h"
 #include "init/hands.h"
 #include "init/init.h"
@@ -127,8 +128,6 @@ static void warm_up(struct init *in)
 {
     if (in->boot.warm_shell || in->boot.warm_context || in->boot.warm_kernel || in->boot.warm_browser)
         root_settle();
-    if (in->boot.warm_context)
-        pyserver_need(in, PYSERVER_CONTEXT);
     if (in->boot.warm_kernel)
         pyserver_need(in, PYSERVER_KERNEL);
 
@@ -140,6 +139,10 @@ static void warm_up(struct init *in)
     if (in->boot.warm_browser && scripts_write(&e) >= 0 &&
         (!in->boot.habits.browser_headed || desktop_up(in, 0, 0, &e) >= 0))
         driver_warm(in, &(struct driver_ask){ .kind = &browser_kind, .name = STR("browser"), .label = STR("browser") });
+    if (in->boot.warm_context && scripts_write(&e) >= 0) {
+        pyserver_need(in, PYSERVER_CONTEXT);
+        driver_spare(in, &context_kind);
+    }
     if (!s || shell_run(s, &noop, &w, NULL) < 0)
         say_ready();
     if (in->boot.warm_hand)

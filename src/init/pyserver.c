@@ -27,9 +27,9 @@ static struct server {
     [PYSERVER_KERNEL] = { "kernel", BOX_USER_RUN "/kernel.sock" },
 };
 
-const char *pyserver_socket(enum pyserver which)
+const char *pyserver_socket(const struct init *in, enum pyserver which)
 {
-    return servers[which].socket;
+    return which == PYSERVER_CONTEXT && !in->boot.preload[0] ? NULL : servers[which].socket;
 }
 
 /* One that ends at once will do so again. One that ends later had a reason: its modules changed, or memory was short.
@@ -69,7 +69,7 @@ void pyserver_need(struct init *in, enum pyserver which)
     struct err e = { 0 };
     size_t n = 4;
 
-    if (s->pid > 0 || now_ms() < s->not_before_ms || scripts_write(&e) < 0)
+    if (!pyserver_socket(in, which) || s->pid > 0 || now_ms() < s->not_before_ms || scripts_write(&e) < 0)
         return;
     char *list = arena_z(&a, (struct str){ in->boot.preload, strnlen(in->boot.preload, sizeof in->boot.preload) });
     for (char *m = strtok_r(list, ", ", &rest); m && n < MODULES_MAX + 4; m = strtok_r(NULL, ", ", &rest))

@@ -176,8 +176,9 @@ static const struct field open_fields[] = {
     FIELD(STR, struct open_params, cwd, "its directory; /home/gem unless it is named", .max = LIMIT_PATH),
     FIELD(NUM, struct open_params, max_idle, "seconds without a call after which it ends; 0: never", .min = 0,
           .max = 7 * 86400),
-    FIELD(BOOL, struct open_params, fresh,
-          "a new interpreter instead of a copy of the warm one: slower, with a seed of string hashes of its own"),
+    FIELD(
+        BOOL, struct open_params, fresh,
+        "a new interpreter in any case, no copy of one with python.preload: slower, with a seed of string hashes of its own"),
     { 0 },
 };
 static const struct field open_result_fields[] = {

@@ -131,6 +131,7 @@ void execute_begin(struct task *t, const void *params)
     }
     struct driver_ask ask = ask_of(t, p->session, p->language, p->cwd);
     ask.idle_ms = (int64_t)(p->max_idle * 1000);
+    ask.spare = python;
     if (python)
         pyserver_need(t->init, PYSERVER_CONTEXT);
     driver_submit(t, &ask);
@@ -147,7 +148,8 @@ void open_begin(struct task *t, const void *params)
         return;
     }
     ask.idle_ms = (int64_t)(p->max_idle * 1000);
-    if (str_is(p->language, "python") && !p->fresh)
+    ask.spare = str_is(p->language, "python") && !p->fresh;
+    if (ask.spare)
         pyserver_need(t->init, PYSERVER_CONTEXT);
     driver_submit(t, &ask);
 }
@@ -163,6 +165,7 @@ void carry_begin(struct task *t, const void *params)
         return;
     }
     ask.must_exist = strcmp(t->tool->name, "code:save") == 0;
+    ask.spare = true;
     pyserver_need(t->init, PYSERVER_CONTEXT);
     driver_submit(t, &ask);
 }
@@ -282,7 +285,8 @@ static void judge(struct hand *h, const struct context_end *end)
 
     h->dropped_bytes = end->dropped_bytes;
     switch (end->status) {
-    case CONTEXT_OK: return;
+    case CONTEXT_OK:
+    case CONTEXT_STALE: return;
     case CONTEXT_ERROR:
         h->outcome = OUTCOME_TASK_ERROR;
         h->message = end->ename.n ? str_of(arena_printf(h->arena, "%.*s: %.*s", STR_ARG(end->ename),
@@ -308,7 +312,7 @@ static void judge(struct hand *h, const struct context_end *end)
 static const char *const status_names[] = {
     [CONTEXT_OK] = "completed",    [CONTEXT_ERROR] = "completed",
     [CONTEXT_TIMEOUT] = "timeout", [CONTEXT_INTERRUPTED] = "interrupted",
-    [CONTEXT_DIED] = "died",
+    [CONTEXT_DIED] = "died",       [CONTEXT_STALE] = "",
 };
 
 int execute_in_context(struct hand *h, const struct execute_params *p, struct execute_result *r, struct err *e)

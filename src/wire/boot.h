@@ -28,8 +28,8 @@ struct boot {
     bool sudo;          /* serve requests on /run/sandglass/sudo */
     bool warm_shell;    /* start the default shell before READY */
     bool warm_hand;     /* start a process for file work and programs after READY: a call is about to come */
-    bool warm_context;  /* start the fork server of Python before READY */
-    bool warm_kernel;   /* and that of Jupyter */
+    bool warm_context;  /* have a Python context wait */
+    bool warm_kernel;   /* start the fork server of Jupyter before READY */
     bool warm_browser;  /* start the browser after READY */
     char preload[256];  /* modules that these import, separated by commas */
     int64_t open_files; /* RLIMIT_NOFILE of started programs */

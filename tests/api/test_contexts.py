@@ -1,9 +1,13 @@
 """Code in contexts that last, and in compiled languages, in a real box."""
 
 import base64
+import os
 import shutil
+import signal
 
 import pytest
+
+import sg
 
 
 @pytest.fixture(scope="module")
@@ -120,13 +124,48 @@ def test_random_numbers_differ_between_contexts(box):
     box.tool("code:end", {"all": True})
 
 
-def test_a_fresh_context_has_a_hash_seed_of_its_own_and_others_that_of_their_box(box):
-    hashes = lambda session: run(box, "hash('sand')", session=session)["result"]
-    for name in ("f1", "f2"):
-        assert box.tool("code:open", {"session": name, "fresh": True}, timeout=60)["data"]["created"] is True
-    assert len({hashes(x) for x in ("f1", "f2", "w1")}) == 3 and hashes("w1") == hashes("w2")
+def test_hash_seeds_differ_between_contexts(box):
+    hashes = [run(box, "hash('sand')", session=f"h{i}")["result"] for i in range(4)]
+    assert len(set(hashes)) == 4
+    assert box.tool("code:open", {"session": "f1", "fresh": True}, timeout=60)["data"]["created"] is True
     again = box.tool("code:open", {"session": "f1", "fresh": True}, status=None)
     assert again["outcome"] == "invalid_request" and "end it first" in again["message"]
+    box.tool("code:end", {"all": True})
+
+
+def waiting(server, box):
+    """Interpreters of contexts in the box that wait for something to do."""
+    return [p for p in server.box_pids(box.id)
+            if "python.py\0context" in sg.read(f"/proc/{p}/cmdline") and "unix_stream" in sg.read(f"/proc/{p}/wchan")]
+
+
+def test_a_context_waits_ready_and_is_the_next_new_one(server, box):
+    run(box, "1", session="first")
+    box.tool("code:end", {"all": True})
+    spare = sg.wait_for(lambda: waiting(server, box), 20)
+    assert box.tool("code:contexts", {})["data"]["sessions"] == []  # nobody sees it
+    d = run(box, "import os\nprint(os.getcwd(), os.environ['PWD'])\n_", "task_error", session="next", cwd="/tmp")
+    assert d["stdout"] == "/tmp /tmp\n" and d["ename"] == "NameError" and d["execution_count"] == 1 and not d["restarted"]
+    assert spare[0] in waiting(server, box)
+    rows = box.tool("code:contexts", {})["data"]["sessions"]
+    assert [r["session"] for r in rows] == ["next"] and rows[0]["age_seconds"] <= 2
+    box.tool("code:end", {"all": True})
+
+
+def test_a_waiting_context_that_dies_or_is_outdated_is_replaced_and_nobody_is_told(server, box):
+    run(box, "1", session="first")
+    box.tool("code:end", {"all": True})
+    for pid in sg.wait_for(lambda: waiting(server, box), 20):
+        os.kill(pid, signal.SIGKILL)
+    assert run(box, "1", session="after")["restarted"] is False
+    box.tool("code:end", {"all": True})
+    spare = sg.wait_for(lambda: waiting(server, box), 20)
+    site = run(box, "import site; print(site.getusersitepackages())", session=None)["stdout"].strip()
+    box.tool("file:write", {"path": f"{site}/late.pth", "content": "import sys; sys.late = 7\n"})
+    d = run(box, "import sys; sys.late", session="later")  # as in an interpreter that starts now
+    assert d["result"] == "7" and d["restarted"] is False
+    assert spare[0] not in waiting(server, box)
+    box.tool("bash:run", {"command": f"rm {site}/late.pth"})
     box.tool("code:end", {"all": True})
 
 

@@ -24,6 +24,21 @@ def fork_servers(server):
     return [p for p in like if parent[p] not in like]  # not the contexts that it forked
 
 
+def test_named_secrets_reach_a_context_that_waited_without_them(server):
+    assert server.request("PUT", "/sg/v1/secrets/WORD", {"value": "open-sesame"}).status == 200
+    sg.wait_for(lambda: fork_servers(server), 60)
+    with server.box(secrets={"THE_WORD": "WORD"}) as box:
+        r = box.tool("code:execute", {"code": "import os; len(os.environ['THE_WORD'])", "session": "a"}, timeout=60)
+        assert r["data"]["result"] == "11", r
+
+
+def test_contexts_with_preloaded_modules_have_the_hash_seed_of_their_box_and_fresh_ones_their_own(server):
+    with server.box() as box:
+        warm = {look(box, s)[2] for s in ("w1", "w2", "w3")}
+        assert box.tool("code:open", {"session": "f", "fresh": True}, timeout=60)["data"]["created"] is True
+        assert len(warm) == 1 and look(box, "f")[2] not in warm
+
+
 def look(box, session):
     r = box.tool("code:execute", {"code": LOOK, "session": session}, timeout=60)
     assert r["outcome"] == "ok", r

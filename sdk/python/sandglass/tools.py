@@ -532,8 +532,8 @@ class CodeTools(Namespace):
             language: of the context (python, javascript)
             cwd: its directory; /home/gem unless it is named
             max_idle: seconds without a call after which it ends; 0: never
-            fresh: a new interpreter instead of a copy of the warm one: slower, with a seed of string hashes of its
-            own
+            fresh: a new interpreter in any case, no copy of one with python.preload: slower, with a seed of string
+            hashes of its own
 
         Fields of the result: session, language, cwd, created, created_at.
         """

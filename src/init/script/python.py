@@ -13,11 +13,12 @@ import sys
 # --- a context ---
 
 class Context:
-    def __init__(self, control):
+    def __init__(self, control, server=None):
         import builtins
         import types
 
         self.control = control
+        self.stamps = [Stamps(package_places())] + ([server.stamps] if server else [])
         self.main = types.ModuleType("__main__")
         self.main.__builtins__ = builtins
         self.space = self.main.__dict__
@@ -28,7 +29,7 @@ class Context:
         sys.argv = [""]
         if "" not in sys.path:
             sys.path[0:1] = [""]
-        add_user_site()
+        add_user_site(server is not None)
         os.environ.setdefault("MPLBACKEND", "agg")
         self.environment = dict(os.environ)
 
@@ -49,6 +50,9 @@ class Context:
         signal.signal(signal.SIGINT, self.on_interrupt)
         while True:
             request = self.read()
+            if request.get("unused") and any(s.stale() for s in self.stamps):
+                self.answer({"status": "stale"})
+                continue
             try:
                 reply = getattr(self, "do_" + request["op"])(request)
             except BaseException as e:  # our own mistake must not end the context
@@ -62,7 +66,7 @@ class Context:
     # Running
 
     def compile(self, code, name):
-        tree = ast.parse(code, name)
+        tree = compile(code, name, "exec", ast.PyCF_ONLY_AST)
         last = None
         if tree.body and isinstance(tree.body[-1], ast.Expr) and not code.rstrip().endswith(";"):
             last = ast.Expression(tree.body.pop().value)
@@ -110,6 +114,16 @@ class Context:
         os.close(fd)
         sys.stdin = open(0, closefd=False)
 
+    def do_warm(self, request):
+        """What a first cell would do for the first time is done before there is one."""
+        import traceback  # noqa: F401
+
+        self.do_run({"code": "0"})
+        self.space.pop("_")
+        linecache.cache.pop("<cell 1>")
+        self.count = 0
+        return {"status": "ok"}
+
     def do_run(self, request):
         self.count += 1
         code, name = request["code"], f"<cell {self.count}>"
@@ -120,6 +134,7 @@ class Context:
             self.stdin(request)
             if request.get("cwd"):
                 os.chdir(request["cwd"])
+                os.environ["PWD"] = self.environment["PWD"] = request["cwd"]
             self.limit(request)
             self.busy = True
             for part, wanted in self.compile(code, name):
@@ -249,9 +264,39 @@ class Context:
         self.serve()
 
 
+class Stamps:
+    """What files and directories were, to tell later whether pip has changed one of them."""
+
+    def __init__(self, places):
+        self.states = {place: self.state(place) for place in places}
+
+    def state(self, place):
+        try:
+            s = os.stat(place)
+            return s.st_mtime_ns, s.st_ino, s.st_size
+        except OSError:
+            return None
+
+    def stale(self):
+        return any(self.state(place) != state for place, state in self.states.items())
+
+
+def package_places():
+    import site
+
+    return [site.getusersitepackages()] + site.getsitepackages()
+
+
+def imported_files():
+    """Of all that does not come with Python."""
+    files = [(name, getattr(module, "__file__", None)) for name, module in list(sys.modules.items())]
+    return [f for name, f in files if f and "." not in name and not f.startswith("/usr/lib/python3.")]
+
+
 def reseed():
     """After a fork: random numbers of its own."""
-    random.seed()
+    if "random" in sys.modules:
+        sys.modules["random"].seed()
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()
 
@@ -271,13 +316,13 @@ def carrier():
 inspect_CO_COROUTINE = 0x80
 
 
-def add_user_site():
+def add_user_site(forked=False):
     """Where pip installs; Python leaves it out if it is not there yet when it starts."""
     import site
 
     place = site.getusersitepackages()
-    if place not in sys.path:
-        sys.path.append(place)
+    if forked or place not in sys.path:
+        site.addsitedir(place)
 
 
 def peak_memory():
@@ -291,10 +336,10 @@ def peak_memory():
     return 0
 
 
-def run_context(fd):
+def run_context(fd, server=None):
     for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
-    Context(Pipe(fd)).serve()
+    Context(Pipe(fd), server).serve()
 
 
 class Pipe:
@@ -312,7 +357,7 @@ class Pipe:
 def run_kernel(request):
     from ipykernel.kernelapp import IPKernelApp
 
-    add_user_site()
+    add_user_site(True)
     sys.argv = ["ipykernel_launcher.py", "-f", request["connection_file"]]
     app = IPKernelApp.instance()
     app.initialize(sys.argv[1:] + KERNEL_OPTIONS)
@@ -339,7 +384,6 @@ class Server:
         self.what = what
         self.listener = socket.socket(fileno=0)
         self.children = {}  # pid -> connection
-        self.stamps = {}
         os.environ["MPLBACKEND"] = "agg" if what == "context" else "module://matplotlib_inline.backend_inline"
         for name in modules:
             try:
@@ -350,24 +394,7 @@ class Server:
             with contextlib.suppress(Exception):
                 importlib.import_module("matplotlib.pyplot")
         carrier()
-        self.stamp()
-
-    def stamp(self):
-        """Of every module, what its file was: after pip has changed one, a fork would have the old one."""
-        for name, module in list(sys.modules.items()):
-            file = getattr(module, "__file__", None)
-            if file and "." not in name and not file.startswith("/usr/lib/python3."):
-                self.stamps[file] = self.state(file)
-
-    def state(self, file):
-        try:
-            s = os.stat(file)
-            return s.st_mtime_ns, s.st_ino, s.st_size
-        except OSError:
-            return None
-
-    def stale(self):
-        return any(self.state(file) != stamp for file, stamp in self.stamps.items())
+        self.stamps = Stamps(imported_files())
 
     def run(self):
         gc.collect()
@@ -395,7 +422,7 @@ class Server:
 
     def accept(self):
         connection, _ = self.listener.accept()
-        if self.stale():
+        if self.stamps.stale():
             os._exit(0)  # whoever asked starts a kernel or a context by itself; the next one finds a fresh server
         try:
             text, fds, _, _ = socket.recv_fds(connection, 1 << 16, 4)
@@ -439,7 +466,7 @@ class Server:
             if request["what"] == "kernel":
                 run_kernel(request)
             else:
-                run_context(3)
+                run_context(3, self)
         except SystemExit:
             pass
         except BaseException:
@@ -481,11 +508,10 @@ class Server:
         self.forget(self.children.pop(pid))
 
 
-import ast
+import _ast as ast  # without its part in Python, which takes longer to import than all the rest
 import importlib
 import json
 import linecache
-import random
 import signal
 
 if __name__ == "__main__":
