@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -22,7 +23,7 @@ struct context {
     struct peer peer;
     struct stream out, err;
     struct buf request, reply;
-    char language[16];
+    char language[16], program[40];
     bool up, fresh, alone, unused;
     char block[BLOCK];
 };
@@ -54,7 +55,7 @@ static void down(struct hand *h, struct context *c)
 static int start(struct hand *h, struct context *c, const struct context_ask *ask, struct err *e)
 {
     static const char *const python[] = { "python3", SCRIPT_PYTHON, "context", NULL };
-    static const char *const node[] = { "node", SCRIPT_NODE, NULL };
+    const char *const node[] = { ask->program ? ask->program : "node", SCRIPT_NODE, NULL };
     bool is_python = str_is(ask->language, "python");
     struct pair more[] = {
         { STR("PYTHONUNBUFFERED"), STR("1") },
@@ -77,6 +78,7 @@ static int start(struct hand *h, struct context *c, const struct context_ask *as
                    e);
     if (r < 0)
         return r;
+    snprintf(c->program, sizeof c->program, "%s", node[0]);
     memcpy(c->language, ask->language.p, ask->language.n);
     c->language[ask->language.n] = 0;
     c->up = true;
@@ -181,6 +183,7 @@ static int take_reply(struct hand *h, struct str text, struct context_end *ret)
                                                       : CONTEXT_ERROR;
     ret->exit_code = (int)json_get_int(j, "exit_code", ret->status == CONTEXT_OK ? 0 : 1);
     ret->result = json_get_str(j, "result");
+    ret->cwd = json_get_str(j, "cwd");
     ret->ename = json_get_str(j, "ename");
     ret->evalue = json_get_str(j, "evalue");
     ret->traceback = list_of(h->arena, json_get(j, "traceback"));
@@ -301,6 +304,8 @@ int context_run(struct hand *h, const struct context_ask *ask, struct context_en
     *ret = (struct context_end){ 0 };
     if (c->up && !str_is(ask->language, c->language))
         return err_set(e, ERR_INVALID, "language: this session runs %s, not %.*s", c->language, STR_ARG(ask->language));
+    if (c->up && ask->program && strcmp(ask->program, c->program) != 0)
+        return err_set(e, ERR_INVALID, "version: this session runs %s, not %s", c->program, ask->program);
     if (c->up && peer_ended(&c->peer))
         down(h, c);
     ret->fresh = c->fresh && !c->up;

@@ -22,16 +22,17 @@ enum context_status {
 struct context_ask {
     const char *op; /* NULL: run */
     struct str language, code, input, cwd, path;
-    const char *branch; /* nullable; of a new one: it is the copy of another that waits at this socket */
-    bool alone;         /* of a new one: no fork of the warm interpreter, also when it is started again */
-    double timeout;     /* seconds; 0: the call's own */
+    const char *program; /* nullable; of JavaScript: node */
+    const char *branch;  /* nullable; of a new one: it is the copy of another that waits at this socket */
+    bool alone;          /* of a new one: no fork of the warm interpreter, also when it is started again */
+    double timeout;      /* seconds; 0: the call's own */
     int64_t memory_bytes;
     bool unused; /* it waited as a spare until now */
 };
 
 struct context_end {
     enum context_status status;
-    struct str out, err, result, ename, evalue;
+    struct str out, err, result, cwd, ename, evalue;
     struct strs traceback, figures, lost; /* lost: what could not be saved, or was not carried over */
     int64_t out_bytes, err_bytes, dropped_bytes, memory_bytes, count;
     int exit_code;

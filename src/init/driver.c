@@ -137,6 +137,7 @@ static void take_call(struct hand *h, struct buf *request, struct buf *reply)
     if (!params || !read_exactly(h->self->ctl, params, req.size))
         _exit(1);
     h->self->wish = WISH_NONE;
+    h->self->idle_ms = req.idle_ms;
     (void)hand_work(h, &req, (struct str){ params, req.size }, reply);
     if (!hand_write(h->self->ctl, reply->p, reply->n))
         _exit(0);
@@ -467,6 +468,7 @@ static void give(struct driver *d, struct task *t)
         .head_bytes = plain ? LIMIT_OUTPUT_HEAD : t->call.head_bytes,
         .tail_bytes = plain ? LIMIT_OUTPUT_TAIL : t->call.tail_bytes,
         .size = t->call.params.n,
+        .idle_ms = d->idle_ms,
     };
 
     d->task = t;
@@ -630,8 +632,14 @@ void driver_submit(struct task *t, const struct driver_ask *ask)
         task_fail(t, OUTCOME_TASK_ERROR, &e);
         return;
     }
-    if (ask->idle_ms > 0)
+    if (ask->idle_ms > 0 && !ask->idle_of_new)
         d->idle_ms = ask->idle_ms;
+    if (ask->noted) {
+        free(d->note);
+        d->note = strndup(ask->note.p, ask->note.n);
+        if (!d->note)
+            abort();
+    }
     d->once |= ask->once;
     t->state = d;
     t->cancel = cancel;

@@ -33,6 +33,7 @@ struct self {
     int restarts;       /* how often this driver died before; a new process knows nothing of the former one's state */
     bool first_call;    /* of this process */
     int64_t created_us; /* when its name was first used; restarts do not change it */
+    int64_t idle_ms;    /* without a call it ends after so long; 0: never */
     bool warming;       /* init may have a call already, which is left alone until this is over */
     const char *seed;   /* file with what its first program is to begin with (see carry.h); NULL: nothing */
     void *state;        /* the kind's own */
@@ -63,9 +64,11 @@ struct driver_ask {
     const struct driver_kind *kind;
     struct str name, label, note; /* label, note: of a new one, for lists */
     bool must_exist;
+    bool noted;       /* note replaces what it has */
     bool once;        /* it ends after this call */
     bool spare;       /* of a new one: it may be the one that waits already; then another is made ready */
     int64_t idle_ms;  /* > 0: it ends when it had no call for so long; 0: as it was */
+    bool idle_of_new; /* one that is there keeps its own */
     const char *seed; /* nullable; of a new one */
 };
 

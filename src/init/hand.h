@@ -36,8 +36,9 @@ struct hand_request {
     uint64_t id;
     int64_t begun_us, deadline_ms;
     int64_t head_bytes, tail_bytes;
-    uint64_t size; /* of the parameters */
-    bool stream;   /* a descriptor travels with the first byte */
+    uint64_t size;   /* of the parameters */
+    int64_t idle_ms; /* of a driver: without a call it ends after so long; 0: never */
+    bool stream;     /* a descriptor travels with the first byte */
 };
 
 struct buf;

@@ -740,7 +740,7 @@ int kernel_run(struct hand *h, struct kernel *k, const struct cell *c, struct ce
     jw_kbool(&w, "silent", c->silent);
     jw_kbool(&w, "store_history", !c->silent);
     jw_kraw(&w, "user_expressions", STR("{}"));
-    jw_kbool(&w, "allow_stdin", true);
+    jw_kbool(&w, "allow_stdin", !c->no_stdin);
     jw_kbool(&w, "stop_on_error", false);
     jw_obj_end(&w);
     if (send_message(k, SHELL, "execute_request", buf_view(&b), k->now.id) < 0)

@@ -30,6 +30,7 @@ struct cell {
     struct str code;
     bool silent;         /* no output, no number */
     struct strs answers; /* to input requests, in order */
+    bool no_stdin;       /* input() is an error: nobody could answer */
     double timeout;      /* seconds; 0: the call's own */
 };
 

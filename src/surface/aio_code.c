@@ -189,6 +189,7 @@ static void ask_python(struct jw *j, const struct cell_in *in)
         jw_kstr(j, "cwd", in->cwd);
     jw_kstr(j, "session", in->session_id.n ? in->session_id : str_of(name));
     jw_kbool(j, "once", !in->session_id.n);
+    jw_kbool(j, "allow_stdin", false); /* no operation answers */
     jw_kint(j, "max_idle", IDLE_S);
 }
 
@@ -358,8 +359,10 @@ static bool print_null(struct web *w, const struct call *c, const struct json *d
 
 /* --- nodejs --- */
 
+#define NODE_VERSION(type) FIELD(STR, type, version, "of Node.js: node20 or 20; info has what there is", .max = 32)
+
 struct node_in {
-    struct str code, stdin, session_id, cwd;
+    struct str code, stdin, session_id, cwd, version;
     struct pairs files;
     int64_t timeout;
     bool stateful;
@@ -373,6 +376,7 @@ static const struct field node_fields[] = {
     FIELD(BOOL, struct node_in, stateful, "in a context that lasts"),
     FIELD(STR, struct node_in, session_id, "the context; with it the code is stateful", .max = LIMIT_SESSION_NAME),
     FIELD(STR, struct node_in, cwd, "directory", .max = LIMIT_PATH),
+    NODE_VERSION(struct node_in),
     { 0 },
 };
 static const struct field node_out[] = {
@@ -398,6 +402,8 @@ static void ask_node(struct web *w, const void *params, struct jw *j)
     jw_kint(j, "timeout", in->timeout);
     if (in->stdin.p)
         jw_kstr(j, "stdin", in->stdin);
+    if (in->version.n)
+        jw_kstr(j, "version", in->version);
     if (in->cwd.n)
         jw_kstr(j, "cwd", in->cwd);
     if (in->session_id.n || in->stateful) {
@@ -438,7 +444,7 @@ static bool print_node(struct web *w, const struct call *c, const struct json *d
 }
 
 struct context_in {
-    struct str session_id, cwd;
+    struct str session_id, cwd, version;
     int64_t max_idle_time;
 };
 static const struct field context_fields[] = {
@@ -446,13 +452,15 @@ static const struct field context_fields[] = {
     FIELD(STR, struct context_in, cwd, "directory", .max = LIMIT_PATH),
     FIELD(INT, struct context_in, max_idle_time, "seconds without a call after which it ends", .def = NODE_IDLE_S,
           .min = 60, .max = NODE_IDLE_S),
+    NODE_VERSION(struct context_in),
     { 0 },
 };
 static const struct field change_fields[] = {
     FIELD(STR, struct context_in, session_id, "which one", .required = true, .max = LIMIT_SESSION_NAME),
     FIELD(STR, struct context_in, cwd, "directory", .max = LIMIT_PATH),
-    FIELD(INT, struct context_in, max_idle_time, "seconds without a call after which it ends", .def = NODE_IDLE_S,
+    FIELD(INT, struct context_in, max_idle_time, "seconds without a call after which it ends; as it was unless given",
           .min = 60, .max = NODE_IDLE_S),
+    NODE_VERSION(struct context_in),
     { 0 },
 };
 static const struct field context_info_out[] = {
@@ -501,7 +509,16 @@ static void ask_context(struct web *w, const void *params, struct jw *j)
     jw_kz(j, "language", "javascript");
     if (in->cwd.n)
         jw_kstr(j, "cwd", in->cwd);
-    jw_kint(j, "max_idle", in->max_idle_time);
+    if (in->version.n)
+        jw_kstr(j, "version", in->version);
+    if (in->max_idle_time)
+        jw_kint(j, "max_idle", in->max_idle_time);
+}
+
+static void ask_change(struct web *w, const void *params, struct jw *j)
+{
+    ask_context(w, params, j);
+    jw_kbool(j, "must_exist", true);
 }
 
 static double number(const struct json *o, const char *name)
@@ -525,9 +542,8 @@ static void print_context_row(const struct json *r, struct jw *j)
 }
 
 /* What was just made or changed: it was used now. */
-static void print_new_context(struct web *w, const struct json *d, struct jw *j)
+static void print_new_context(const struct json *d, struct jw *j)
 {
-    const struct context_in *in = aio_bound(w);
     double created = number(d, "created_at") * 1000, now = (double)wall_us() / 1000;
 
     jw_obj(j);
@@ -535,7 +551,7 @@ static void print_new_context(struct web *w, const struct json *d, struct jw *j)
     jw_kstr(j, "cwd", json_get_str(d, "cwd"));
     jw_knum(j, "created_at", created);
     jw_knum(j, "last_used", now);
-    jw_kint(j, "max_idle_time", in->max_idle_time * 1000);
+    jw_kint(j, "max_idle_time", json_get_int(d, "max_idle", 0) * 1000);
     jw_kint(j, "age_seconds", (int64_t)(now - created) / 1000);
     jw_kz(j, "state", "IDLE");
     jw_obj_end(j);
@@ -543,24 +559,24 @@ static void print_new_context(struct web *w, const struct json *d, struct jw *j)
 
 static bool print_context_created(struct web *w, const struct call *c, const struct json *d, struct jw *j)
 {
-    (void)c;
+    (void)w, (void)c;
     jw_obj(j);
     jw_kstr(j, "session_id", json_get_str(d, "session"));
     jw_kbool(j, "created", json_get_bool(d, "created", false));
     jw_kz(j, "message", json_get_bool(d, "created", false) ? "Session created" : "Session exists");
     jw_key(j, "session");
-    print_new_context(w, d, j);
+    print_new_context(d, j);
     jw_obj_end(j);
     return true;
 }
 
 static bool print_context_changed(struct web *w, const struct call *c, const struct json *d, struct jw *j)
 {
-    (void)c;
+    (void)w, (void)c;
     jw_obj(j);
     jw_kbool(j, "updated", true);
     jw_key(j, "session");
-    print_new_context(w, d, j);
+    print_new_context(d, j);
     jw_obj_end(j);
     return true;
 }
@@ -854,16 +870,16 @@ static const struct aio_op ops[] = {
     { "GET", "/v1/nodejs/info", "nodejs", "get_info", "What Node.js there is", .tool = "code:execute",
       .ask = ask_node_info, .print = print_node_info, .out = node_info_out, .out_name = "NodeJSRuntimeInfo" },
     { "POST", "/v1/nodejs/sessions", "nodejs", "create_session", "Make a context", .tool = "code:open",
-      .ask = ask_context, .print = print_context_created, .in = context_fields, .in_name = "NodeJSCreateSessionRequest",
-      .out = context_created_out, .out_name = "NodeJSCreateSessionResponse" },
+      .ask = ask_context, .print = print_context_created, .in = context_fields, .in_query = "version",
+      .in_name = "NodeJSCreateSessionRequest", .out = context_created_out, .out_name = "NodeJSCreateSessionResponse" },
     { "GET", "/v1/nodejs/sessions", "nodejs", "list_sessions", "All contexts", .tool = "code:contexts",
       .ask = ask_nothing, .print = print_contexts, .out = contexts_out, .out_name = "NodeJSSessionListResponse" },
     { "GET", "/v1/nodejs/sessions/{session_id}", "nodejs", "get_session", "One context", .tool = "code:contexts",
       .ask = ask_nothing, .print = print_context, .in = session_fields, .out = context_out,
       .out_name = "NodeJSSessionResponse" },
     { "PATCH", "/v1/nodejs/sessions/{session_id}", "nodejs", "update_session", "Change a context", .tool = "code:open",
-      .ask = ask_context, .print = print_context_changed, .in = change_fields, .in_name = "NodeJSUpdateSessionRequest",
-      .out = context_changed_out, .out_name = "NodeJSUpdateSessionResponse" },
+      .ask = ask_change, .print = print_context_changed, .in = change_fields, .in_query = "version",
+      .in_name = "NodeJSUpdateSessionRequest", .out = context_changed_out, .out_name = "NodeJSUpdateSessionResponse" },
     { "DELETE", "/v1/nodejs/sessions/{session_id}", "nodejs", "delete_session", "End a context", .tool = "code:end",
       .ask = ask_session, .print = print_deleted, .in = session_fields, .out = context_deleted_out,
       .out_name = "NodeJSDeleteSessionResponse" },

@@ -109,14 +109,12 @@ static int cell_run(struct hand *h, const void *params, void *result, struct err
 
     int n = kernel_get(h, (struct str){ 0 }, (struct str){ 0 }, &k, e);
     if (n >= 0)
-        n = kernel_run(h, k, &(struct cell){ .code = p->code, .answers = { 0 } }, &end, e);
+        n = kernel_run(h, k, &(struct cell){ .code = p->code, .no_stdin = true }, &end, e);
     if (n < 0)
         return n;
     struct str err = outputs_text(end.outputs, "stderr", false, h->arena);
     if (end.status == CELL_ERROR)
         err = str_of(arena_printf(h->arena, "%.*s%.*s", STR_ARG(err), STR_ARG(plain(h, &end))));
-    else if (end.status == CELL_ASKING)
-        err = STR("the cell waits for input; answer it with jupyter:input\n");
     else if (end.status != CELL_OK)
         err = str_of(arena_printf(h->arena, "%.*sthe cell did not end: %.*s\n", STR_ARG(err),
                                   STR_ARG(end.evalue.n ? end.evalue : STR("timed out or interrupted"))));
@@ -126,7 +124,7 @@ static int cell_run(struct hand *h, const void *params, void *result, struct err
         add(r, err, "stderr");
     r->isError = err.n > 0;
     h->dropped_bytes = outputs_dropped(end.outputs);
-    if (end.status != CELL_OK && end.status != CELL_ASKING) {
+    if (end.status != CELL_OK) {
         h->outcome = end.status == CELL_TIMEOUT ? OUTCOME_TIMEOUT : OUTCOME_TASK_ERROR;
         h->message = end.ename.n ? end.ename : STR("the cell failed");
     }
@@ -142,7 +140,7 @@ static int command_run(struct hand *h, const void *params, void *result, struct 
 
     int n = program_run(h,
                         &(struct program_opts){ .argv = argv,
-                                                .cwd = BOX_HOME,
+                                                .cwd = arena_z(h->arena, h->cwd),
                                                 .deadline_ms = h->deadline_ms ? h->deadline_ms - 50 : 0,
                                                 .head_max = (size_t)h->head_bytes,
                                                 .tail_max = (size_t)h->tail_bytes },

@@ -31,13 +31,15 @@ static const struct field execute_fields[] = {
           .alias = "session_id", .max = LIMIT_SESSION_NAME),
     FIELD(STR, struct execute_params, cwd, "directory; /home/gem unless it is named. In a session it lasts",
           .max = LIMIT_PATH),
+    FIELD(STR, struct execute_params, version, "javascript: of Node.js, 20 or node20; an error if there is no such one",
+          .max = 32),
     FIELD(PAIRS, struct execute_params, files, "written before it runs, by name; relative to cwd", .max = 256),
     FIELD(INT, struct execute_params, memory_limit_mb, "MiB of data that one process may have; 0: what the box has",
           .min = 0, .max = 1024 * 1024),
     FIELD(NUM, struct execute_params, cpu_limit, "seconds of processor time of one process; 0: no limit", .min = 0,
           .max = 86400),
-    FIELD(NUM, struct execute_params, max_idle, "session: seconds without a call after which it ends; 0: never",
-          .min = 0, .max = 7 * 86400),
+    FIELD(NUM, struct execute_params, max_idle,
+          "session: of a new one, seconds without a call after which it ends; 0: never", .min = 0, .max = 7 * 86400),
     { 0 },
 };
 const struct field execute_result_fields[] = {
@@ -176,6 +178,9 @@ static const struct field open_fields[] = {
     FIELD(STR, struct open_params, cwd, "its directory; /home/gem unless it is named", .max = LIMIT_PATH),
     FIELD(NUM, struct open_params, max_idle, "seconds without a call after which it ends; 0: never", .min = 0,
           .max = 7 * 86400),
+    FIELD(STR, struct open_params, version, "javascript: of Node.js, 20 or node20; an error if there is no such one",
+          .max = 32),
+    FIELD(BOOL, struct open_params, must_exist, "it is an error if there is none of that name"),
     FIELD(
         BOOL, struct open_params, fresh,
         "a new interpreter in any case, no copy of one with python.preload: slower, with a seed of string hashes of its own"),
@@ -187,6 +192,7 @@ static const struct field open_result_fields[] = {
     FIELD(STR, struct open_result, cwd, "its directory"),
     FIELD(BOOL, struct open_result, created, "it was not there before"),
     FIELD(NUM, struct open_result, created_at, "seconds since 1970"),
+    FIELD(INT, struct open_result, max_idle, "seconds without a call after which it ends; 0: never"),
     { 0 },
 };
 static const struct field fork_fields[] = {
@@ -224,7 +230,7 @@ static const struct field carry_result_fields[] = {
 static const struct field context_row_fields[] = {
     FIELD(STR, struct context_row, session, "its name"),
     FIELD(STR, struct context_row, language, "python or javascript"),
-    FIELD(STR, struct context_row, cwd, "the directory in which it was made"),
+    FIELD(STR, struct context_row, cwd, "the directory that a call named last, or in which it was made"),
     FIELD(STR, struct context_row, status, "idle or busy"),
     FIELD(NUM, struct context_row, created_at, "seconds since 1970"),
     FIELD(NUM, struct context_row, last_used, "seconds since 1970"),
@@ -272,30 +278,28 @@ enum { SLOTS = 64, EXIT_TIMEOUT = 124, MARGIN_MIN_MS = 10, MARGIN_MAX_MS = 250 }
 
 struct language {
     const char *name, *program, *suffix;
-    const char
-        *script; /* NULL: the program takes the file; else what bash does with it: $1 is the file, then arguments */
+    const char *compile; /* NULL: the program takes the file; else how bash makes $f.bin of $f */
     const char *version[4];
     const char *help;
 };
 /* Output of a compiler goes beside the file, in a directory of this user; the lock of the file guards it as well. */
-#define COMPILE(command) "f=$1; shift; " command " -o \"$f.bin\" \"$f\""
-#define THEN_RUN         " && exec \"$f.bin\" \"$@\""
+#define COMPILE(command) command " -o \"$f.bin\" \"$f\""
 static const struct language languages[] = {
     { "python", "python3", "py", NULL, { "python3", "--version" }, "fresh or lasting" },
     { "javascript", "node", "js", NULL, { "node", "--version" }, "fresh or lasting" },
     { "bash", "bash", "sh", NULL, { "bash", "--version" }, "fresh or lasting" },
-    { "c", "gcc", "c", COMPILE("gcc -O1 -std=gnu17") " -lm -pthread" THEN_RUN, { "gcc", "--version" }, "compiled" },
-    { "cpp", "g++", "cpp", COMPILE("g++ -O1 -std=gnu++17") " -pthread" THEN_RUN, { "g++", "--version" }, "compiled" },
+    { "c", "gcc", "c", COMPILE("gcc -O1 -std=gnu17") " -lm -pthread", { "gcc", "--version" }, "compiled" },
+    { "cpp", "g++", "cpp", COMPILE("g++ -O1 -std=gnu++17") " -pthread", { "g++", "--version" }, "compiled" },
     { "go",
       "go",
       "go",
-      "f=$1; shift; export GOCACHE=/tmp/.sandglass-code/go GOFLAGS=-mod=mod; exec go run \"$f\" \"$@\"",
+      "export GOCACHE=" SNIPPET_DIR "/go GOFLAGS=-mod=mod; " COMPILE("go build"),
       { "go", "version" },
       "compiled" },
     { "rust",
       "rustc",
       "rs",
-      COMPILE("rustc --edition 2021 -O --crate-name snippet") THEN_RUN,
+      COMPILE("rustc --edition 2021 -O --crate-name snippet"),
       { "rustc", "--version" },
       "compiled" },
     { "java", "java", "java", NULL, { "java", "--version" }, "one source file, compiled in memory" },
@@ -391,6 +395,7 @@ static void judge(struct hand *h, struct program_end *end, double limit_s)
 
 struct ask {
     struct str language, code, input, cwd;
+    const char *program; /* NULL: the language's own */
     const struct strs *args;
     double timeout, cpu_limit;
     int64_t memory_bytes;
@@ -402,6 +407,49 @@ static const struct language *language_find(struct str name)
         if (str_is(name, languages[i].name))
             return &languages[i];
     return NULL;
+}
+
+int node_find(struct hand *h, struct str language, struct str version, const char **ret, struct err *e)
+{
+    static const char *const ask[] = { "node", "--version", NULL };
+    struct str digits = version;
+    struct program_end end;
+    struct err none;
+
+    *ret = "node";
+    if (!version.n)
+        return 0;
+    if (!str_is(language, "javascript"))
+        return err_set(e, ERR_INVALID, "version: is for javascript");
+    while (digits.n && (digits.p[0] < '0' || digits.p[0] > '9'))
+        digits = (struct str){ digits.p + 1, digits.n - 1 };
+    char *other = arena_printf(h->arena, "node%.*s", STR_ARG(digits));
+    if (digits.n && !memchr(digits.p, '/', digits.n) && program_find(other, &none) >= 0) {
+        *ret = other;
+        return 0;
+    }
+    struct program_opts o = {
+        .argv = ask, .cwd = "/", .deadline_ms = now_ms() + TRY_MS, .head_max = KiB, .tail_max = KiB
+    };
+    int r = program_run(h, &o, &end, e);
+    if (r < 0)
+        return r;
+    size_t n = digits.n; /* "v20.1.2\n" is "20" and "20.1" */
+    if (n && end.out.n > n + 1 && memcmp(end.out.p + 1, digits.p, n) == 0 && strchr(".\n", end.out.p[n + 1]))
+        return 0;
+    return err_set(e, ERR_INVALID, "version: this image has Node.js %.*s, not %.*s", end.out.n ? (int)end.out.n - 1 : 0,
+                   end.out.p, STR_ARG(version));
+}
+
+/* The limits are the program's own: a compiler may need more than what it makes. */
+static const char *compile_and_run(struct arena *a, const struct language *l, const struct ask *q)
+{
+    int64_t cpu_s = (int64_t)(q->cpu_limit + 0.999);
+    const char *data = q->memory_bytes ? arena_printf(a, "ulimit -d %lld && ", (long long)(q->memory_bytes / KiB)) : "";
+    const char *cpu =
+        cpu_s ? arena_printf(a, "ulimit -St %lld && ulimit -Ht %lld && ", (long long)cpu_s, (long long)cpu_s + 1) : "";
+
+    return arena_printf(a, "f=$1; shift; %s && %s%sexec \"$f.bin\" \"$@\"", l->compile, data, cpu);
 }
 
 static int run_code(struct hand *h, const struct ask *q, struct program_end *end, struct err *e)
@@ -420,18 +468,19 @@ static int run_code(struct hand *h, const struct ask *q, struct program_end *end
 
     if (!l)
         return err_set(e, ERR_INVALID, "language: no such language");
+    const char *program = q->program ? q->program : l->program;
     int r = q->cwd.n ? file_path(h, q->cwd, &cwd, e) : 0;
     if (r >= 0)
-        r = program_find(l->program, e);
+        r = program_find(program, e);
     if (r >= 0)
         r = snippet_write(&file, l, q->code, e);
     if (r < 0)
         return r;
     size_t n = 0;
-    argv[n++] = l->script ? "bash" : l->program;
-    if (l->script) {
+    argv[n++] = l->compile ? "bash" : program;
+    if (l->compile) {
         argv[n++] = "-c";
-        argv[n++] = l->script;
+        argv[n++] = compile_and_run(h->arena, l, q);
         argv[n++] = l->name; /* $0 */
     }
     argv[n++] = file.path;
@@ -446,8 +495,8 @@ static int run_code(struct hand *h, const struct ask *q, struct program_end *end
         .cwd = cwd,
         .env = &env,
         .input = q->input,
-        .memory_bytes = q->memory_bytes,
-        .cpu_s = q->cpu_limit,
+        .memory_bytes = l->compile ? 0 : q->memory_bytes,
+        .cpu_s = l->compile ? 0 : q->cpu_limit,
         .deadline_ms = limit.at_ms,
         .head_max = (size_t)h->head_bytes,
         .tail_max = (size_t)h->tail_bytes,
@@ -527,6 +576,7 @@ static int execute_run(struct hand *h, const void *params, void *result, struct 
 {
     const struct execute_params *p = params;
     struct execute_result *r = result;
+    const char *program = NULL;
     struct program_end end;
 
     int n = write_files(h, p, e);
@@ -534,8 +584,13 @@ static int execute_run(struct hand *h, const void *params, void *result, struct 
         return n;
     if (h->self)
         return execute_in_context(h, p, r, e);
+    if (p->version.n)
+        n = node_find(h, p->language, p->version, &program, e);
+    if (n < 0)
+        return n;
     n = run_code(h,
                  &(struct ask){ .language = p->language,
+                                .program = program,
                                 .code = p->code,
                                 .input = p->stdin,
                                 .cwd = p->cwd,

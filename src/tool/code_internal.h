@@ -6,7 +6,7 @@
 #include "tool/tool.h"
 
 struct execute_params {
-    struct str code, language, stdin, session, cwd;
+    struct str code, language, stdin, session, cwd, version;
     double timeout, cpu_limit, max_idle;
     int64_t memory_limit_mb;
     struct strs args;
@@ -22,14 +22,15 @@ struct execute_result {
 extern const struct field execute_result_fields[];
 
 struct open_params {
-    struct str session, language, cwd;
+    struct str session, language, cwd, version;
     double max_idle;
-    bool fresh;
+    bool fresh, must_exist;
 };
 struct open_result {
     struct str session, language, cwd;
     bool created;
     double created_at;
+    int64_t max_idle;
 };
 struct fork_params {
     struct str session, to;
@@ -64,6 +65,8 @@ struct contexts_result {
 #ifdef IN_BOX
 struct task;
 struct hand;
+/* The program of a version of Node.js; "": any. ERR_INVALID names the one that is there. */
+int node_find(struct hand *h, struct str language, struct str version, const char **ret, struct err *e);
 void execute_begin(struct task *t, const void *params);
 int execute_in_context(struct hand *h, const struct execute_params *p, struct execute_result *r, struct err *e);
 void open_begin(struct task *t, const void *params);

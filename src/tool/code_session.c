@@ -31,6 +31,7 @@ static struct driver_ask ask_of(struct task *t, struct str session, struct str l
         .label = session,
         .note = str_of(arena_printf(&t->arena, "%.*s %.*s", STR_ARG(language.n ? language : STR("python")),
                                     STR_ARG(cwd.n ? cwd : str_of(init_workspace(t->init))))),
+        .noted = cwd.n && cwd.p[0] == '/',
     };
 }
 
@@ -131,6 +132,7 @@ void execute_begin(struct task *t, const void *params)
     }
     struct driver_ask ask = ask_of(t, p->session, p->language, p->cwd);
     ask.idle_ms = (int64_t)(p->max_idle * 1000);
+    ask.idle_of_new = true;
     ask.spare = python;
     if (python)
         pyserver_need(t->init, PYSERVER_CONTEXT);
@@ -148,6 +150,7 @@ void open_begin(struct task *t, const void *params)
         return;
     }
     ask.idle_ms = (int64_t)(p->max_idle * 1000);
+    ask.must_exist = p->must_exist;
     ask.spare = str_is(p->language, "python") && !p->fresh;
     if (ask.spare)
         pyserver_need(t->init, PYSERVER_CONTEXT);
@@ -318,6 +321,7 @@ static const char *const status_names[] = {
 int execute_in_context(struct hand *h, const struct execute_params *p, struct execute_result *r, struct err *e)
 {
     struct context_end end;
+    const char *program = NULL;
     char *cwd = NULL;
 
     if (p->args.n)
@@ -327,10 +331,13 @@ int execute_in_context(struct hand *h, const struct execute_params *p, struct ex
     if (p->stdin.p && str_is(p->language, "javascript"))
         return err_set(e, ERR_INVALID, "stdin: a JavaScript context has none; leave out session or stdin");
     int n = p->cwd.n ? file_path(h, p->cwd, &cwd, e) : 0;
+    if (n >= 0 && p->version.n)
+        n = node_find(h, p->language, p->version, &program, e);
     if (n < 0)
         return n;
     n = context_run(h,
                     &(struct context_ask){ .language = p->language,
+                                           .program = program,
                                            .code = p->code,
                                            .input = p->stdin,
                                            .cwd = str_of(cwd),
@@ -414,6 +421,7 @@ int fork_run(struct hand *h, const void *params, void *result, struct err *e)
     *(struct open_result *)result = (struct open_result){ .session = p->to,
                                                           .language = STR("python"),
                                                           .cwd = end.result,
+                                                          .max_idle = h->self->idle_ms / 1000,
                                                           .created = true,
                                                           .created_at = (double)h->self->created_us / 1e6 };
     return 0;
@@ -426,8 +434,13 @@ int open_run(struct hand *h, const void *params, void *result, struct err *e)
     struct context_end end;
     char *cwd = NULL;
 
+    const char *program = NULL;
     int n = p->cwd.n ? file_path(h, p->cwd, &cwd, e) : 0;
-    const struct context_ask ask = { .language = p->language, .cwd = str_of(cwd), .alone = p->fresh };
+    if (n >= 0 && p->version.n)
+        n = node_find(h, p->language, p->version, &program, e);
+    const struct context_ask ask = {
+        .language = p->language, .program = program, .cwd = str_of(cwd), .alone = p->fresh
+    };
     if (n >= 0 && p->fresh && context_is_up(h))
         n = err_set(e, ERR_INVALID, "fresh: context '%.*s' is there already; end it first", STR_ARG(p->session));
     if (n >= 0)
@@ -438,7 +451,8 @@ int open_run(struct hand *h, const void *params, void *result, struct err *e)
         return err_set(e, ERR_SYSTEM, "cannot start %.*s: %.*s", STR_ARG(p->language), STR_ARG(end.evalue));
     *r = (struct open_result){ .session = p->session,
                                .language = p->language,
-                               .cwd = cwd ? str_of(cwd) : h->cwd,
+                               .cwd = end.cwd.n ? end.cwd : h->cwd,
+                               .max_idle = h->self->idle_ms / 1000,
                                .created = h->self->first_call,
                                .created_at = (double)h->self->created_us / 1e6 };
     return 0;

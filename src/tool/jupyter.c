@@ -18,7 +18,7 @@ struct execute_params {
     struct str code, session, kernel_name, cwd;
     double timeout, max_idle;
     struct strs stdin;
-    bool silent, once;
+    bool silent, once, allow_stdin;
 };
 static const struct field execute_fields[] = {
     FIELD(STR, struct execute_params, code, "the cell", .required = true, .max = LIMIT_CODE),
@@ -31,6 +31,8 @@ static const struct field execute_fields[] = {
     FIELD(STRS, struct execute_params, stdin,
           "answers to input(), in order; without one, a cell that asks is reported as waiting_for_input",
           .max = ANSWERS_MAX),
+    FIELD(BOOL, struct execute_params, allow_stdin, "false: input() is an error at once; for callers who never answer",
+          .def = true),
     FIELD(BOOL, struct execute_params, silent, "no output is collected and the cell has no number"),
     FIELD(BOOL, struct execute_params, once, "the session ends after this cell"),
     FIELD(NUM, struct execute_params, max_idle, "seconds without a call after which the session ends; 0: never",
@@ -495,7 +497,11 @@ static int execute_run(struct hand *h, const void *params, void *result, struct 
         return r;
     out->kernel_restarted = kernel_fresh(k);
     out->carried = kernel_carried(k, &out->lost);
-    struct cell cell = { .code = p->code, .silent = p->silent, .answers = p->stdin, .timeout = p->timeout };
+    struct cell cell = { .code = p->code,
+                         .silent = p->silent,
+                         .answers = p->stdin,
+                         .no_stdin = !p->allow_stdin || (p->once && !p->stdin.n),
+                         .timeout = p->timeout };
     r = kernel_run(h, k, &cell, &end, e);
     if (r >= 0)
         describe(h, k, &end, out);

@@ -50,4 +50,4 @@ struct boot {
 #define BOX_FAKETIME                                                                                                   \
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",     \
         "/usr/lib/faketime/libfaketime.so.1"
-#define BOX_PATH "/home/gem/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+#define BOX_PATH "/home/gem/.local/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin:/usr/local/go/bin"

@@ -73,6 +73,17 @@ def test_javascript_contexts_await_import_and_require(box):
     assert run(box, "v", **js)["result"] == "4"
 
 
+def test_javascript_of_modules_runs_in_a_context_and_texts_stay_as_they_are(box):
+    js = {"session": "js3", "language": "javascript"}
+    module = "\nimport os from 'os'\nexport const kind = os.platform()\n"
+    run(box, f"const fs = require('fs'); fs.writeFileSync('/tmp/kind.mjs', `{module}`)", **js)
+    assert box.tool("file:read", {"path": "/tmp/kind.mjs"})["data"]["content"] == module
+    d = run(box, "// import no from 'no'\nconst r = /['`]/\nimport path, * as all from 'path';\nimport { kind } from './kind.mjs'\n"
+                 "export default [r.test('`'), path === all.default, kind]", cwd="/tmp", **js)
+    assert d["result"] == "[ true, true, 'linux' ]"
+    assert run(box, "export const { length } = 'abc'; export { length as l }\nlength", **js)["result"] == "3"
+
+
 def test_bash_is_a_language_with_contexts(box):
     sh = {"session": "sh", "language": "bash"}
     run(box, "cd /tmp; v=3", **sh)
@@ -96,6 +107,16 @@ def test_compiled_and_other_languages(box, language, program, code):
     assert (d["stdout"], d["exit_code"]) == ("say 42\n", 3), d
     r = box.tool("code:execute", {"code": code, "language": language, "session": "s"}, status=None)
     assert language in ("java", "c", "cpp", "perl") and r["outcome"] == "invalid_request" and "session" in r["message"]
+
+
+def test_limits_are_those_of_the_program_and_not_of_its_compiler(box):
+    code = "#include <iostream>\n#include <map>\n#include <cstdlib>\nint main(int n, char **) { std::map<int, int> m; m[1] = 2; if (n > 1) for (;;) m[1]++;" \
+           " std::cout << m[1] << (malloc(%d << 20) ? ' ' : '-') << std::endl; }"
+    if not shutil.which("g++", path="/usr/local/bin:/usr/bin:/bin"):
+        pytest.skip("g++ is not installed")
+    cpp = {"session": None, "language": "cpp", "memory_limit_mb": 20, "call_timeout": 120}
+    assert run(box, code % 30, **cpp)["stdout"] == "2-\n" and run(box, code % 10, **cpp)["stdout"] == "2 \n"
+    assert run(box, code % 1, "task_error", cpu_limit=1, args=["on"], **cpp)["signal"] == "SIGXCPU"
 
 
 def test_a_language_that_is_not_there_says_so(box):
@@ -133,38 +154,44 @@ def test_hash_seeds_differ_between_contexts(box):
     box.tool("code:end", {"all": True})
 
 
-def waiting(server, box):
-    """Interpreters of contexts in the box that wait for something to do."""
-    return [p for p in server.box_pids(box.id)
-            if "python.py\0context" in sg.read(f"/proc/{p}/cmdline") and "unix_stream" in sg.read(f"/proc/{p}/wchan")]
+def spare(server, box):
+    """The interpreter that waits for a name: as the host and as the box number it."""
+    taken = [int(run(box, "import os; os.getpid()", session=s["session"])["result"])
+             for s in box.tool("code:contexts", {})["data"]["sessions"] if s["language"] == "python"]
+
+    def find():
+        for p in server.box_pids(box.id):
+            inside = next((int(l.split()[-1]) for l in sg.read(f"/proc/{p}/status").splitlines() if l.startswith("NSpid:")), 0)
+            if "python.py\0context" in sg.read(f"/proc/{p}/cmdline") and inside not in taken and \
+                    "unix_stream" in sg.read(f"/proc/{p}/wchan"):
+                return p, inside
+        return None
+
+    return sg.wait_for(find, 20)
 
 
 def test_a_context_waits_ready_and_is_the_next_new_one(server, box):
     run(box, "1", session="first")
-    box.tool("code:end", {"all": True})
-    spare = sg.wait_for(lambda: waiting(server, box), 20)
-    assert box.tool("code:contexts", {})["data"]["sessions"] == []  # nobody sees it
-    d = run(box, "import os\nprint(os.getcwd(), os.environ['PWD'])\n_", "task_error", session="next", cwd="/tmp")
-    assert d["stdout"] == "/tmp /tmp\n" and d["ename"] == "NameError" and d["execution_count"] == 1 and not d["restarted"]
-    assert spare[0] in waiting(server, box)
-    rows = box.tool("code:contexts", {})["data"]["sessions"]
-    assert [r["session"] for r in rows] == ["next"] and rows[0]["age_seconds"] <= 2
+    _, pid = spare(server, box)
+    assert [s["session"] for s in box.tool("code:contexts", {})["data"]["sessions"]] == ["first"]  # nobody sees it
+    d = run(box, "import os\nprint(os.getpid(), os.getcwd(), os.environ['PWD'])\n_", "task_error", session="next", cwd="/tmp")
+    assert d["stdout"] == f"{pid} /tmp /tmp\n" and d["ename"] == "NameError" and d["execution_count"] == 1 and not d["restarted"]
+    rows = {r["session"]: r for r in box.tool("code:contexts", {})["data"]["sessions"]}
+    assert set(rows) == {"first", "next"} and rows["next"]["cwd"] == "/tmp" and rows["next"]["created_at"] > rows["first"]["created_at"]
     box.tool("code:end", {"all": True})
 
 
 def test_a_waiting_context_that_dies_or_is_outdated_is_replaced_and_nobody_is_told(server, box):
     run(box, "1", session="first")
-    box.tool("code:end", {"all": True})
-    for pid in sg.wait_for(lambda: waiting(server, box), 20):
-        os.kill(pid, signal.SIGKILL)
+    host, _ = spare(server, box)
+    os.kill(host, signal.SIGKILL)
+    sg.wait_for(lambda: not sg.read(f"/proc/{host}/cmdline"))
     assert run(box, "1", session="after")["restarted"] is False
-    box.tool("code:end", {"all": True})
-    spare = sg.wait_for(lambda: waiting(server, box), 20)
+    _, pid = spare(server, box)
     site = run(box, "import site; print(site.getusersitepackages())", session=None)["stdout"].strip()
     box.tool("file:write", {"path": f"{site}/late.pth", "content": "import sys; sys.late = 7\n"})
-    d = run(box, "import sys; sys.late", session="later")  # as in an interpreter that starts now
-    assert d["result"] == "7" and d["restarted"] is False
-    assert spare[0] not in waiting(server, box)
+    d = run(box, "import os, sys; (sys.late, os.getpid())", session="later")  # as in an interpreter that starts now
+    assert eval(d["result"])[0] == 7 and eval(d["result"])[1] != pid and d["restarted"] is False
     box.tool("bash:run", {"command": f"rm {site}/late.pth"})
     box.tool("code:end", {"all": True})
 
@@ -194,6 +221,8 @@ def test_agentscopes_tools_have_its_results_and_an_exception_is_an_error(box):
 
     assert ask("run_ipython_cell", code="x = 2\nprint('hi')") == ({"stdout": "hi\n"}, False)
     assert ask("run_ipython_cell", code="x + 1") == ({"stdout": "3\n"}, False)
+    said, error = ask("run_ipython_cell", "task_error", code="input()")
+    assert error and "input" in said["stderr"]  # nobody could answer
     said, error = ask("run_ipython_cell", "task_error", code="x / 0")
     assert error and "ZeroDivisionError" in said["stderr"] and "\x1b" not in said["stderr"]
     assert ask("run_shell_command", command="echo out; pwd") == ({"stdout": "out\n/home/gem\n", "returncode": "0"}, False)
@@ -206,7 +235,7 @@ def test_a_forked_context_goes_on_where_the_other_is_with_everything_in_it(box):
              "gen = count(); next(gen)\nfile = open('/tmp/both', 'w+'); file.write('a'); file.flush()\nbig = bytearray(40 << 20)", session="one")
     d = box.tool("code:fork", {"session": "one", "to": "two"}, timeout=60)
     assert d["outcome"] == "ok" and d["data"].pop("created_at") > 1e9, d
-    assert d["data"] == {"session": "two", "language": "python", "cwd": "/tmp", "created": True}
+    assert d["data"] == {"session": "two", "language": "python", "cwd": "/tmp", "created": True, "max_idle": 0}
     assert run(box, "next(gen), next(gen)", session="two")["result"] == "(2, 3)"  # a place in running code
     assert run(box, "next(gen)", session="one")["result"] == "2"
     run(box, "file.write('b'); file.flush()", session="two")

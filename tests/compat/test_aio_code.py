@@ -120,9 +120,38 @@ def test_nodejs(server):
     assert ask(server, "GET", "/v1/nodejs/sessions/n1", pattern=one)["data"]["session"]["state"] == "IDLE"
     changed = ask(server, "PATCH", "/v1/nodejs/sessions/n1", {"max_idle_time": 120}, pattern=one)["data"]
     assert changed["updated"] and changed["session"]["created_at"] == made["session"]["created_at"]
-    assert ask(server, "GET", "/v1/nodejs/sessions")["data"]["sessions"]["n1"]["max_idle_time"] == 120000
+    changed = ask(server, "PATCH", "/v1/nodejs/sessions/n1", {"cwd": "/var"}, pattern=one)["data"]["session"]
+    assert (changed["cwd"], changed["max_idle_time"]) == ("/var", 120000)  # what is not named stays
+    assert ask(server, "PATCH", "/v1/nodejs/sessions/n1", {}, pattern=one)["data"]["session"]["cwd"] == "/var"
+    r = ask(server, "POST", "/v1/nodejs/execute", {"code": "process.cwd()", "session_id": "n1"})
+    assert r["data"]["outputs"][0]["text"] == "/var"
+    row = ask(server, "GET", "/v1/nodejs/sessions")["data"]["sessions"]["n1"]
+    assert (row["max_idle_time"], row["cwd"]) == (120000, "/var")
+    ask(server, "PATCH", "/v1/nodejs/sessions/n2", {"max_idle_time": 120}, pattern=one, status=404)
+    ask(server, "GET", "/v1/nodejs/sessions/n2", pattern=one, status=404)  # nor was it made
     assert ask(server, "DELETE", "/v1/nodejs/sessions/n1", pattern=one)["data"] == {"deleted": True}
     ask(server, "GET", "/v1/nodejs/sessions/n1", pattern=one, status=404)
+
+
+def test_another_version_of_node_than_there_is_is_refused(server):
+    there = ask(server, "GET", "/v1/nodejs/info")["data"]["current_version"]  # node20
+    for version in (there, there[4:]):
+        r = ask(server, "POST", "/v1/nodejs/execute", {"code": "console.log(process.version)", "version": version})
+        assert r["data"]["stdout"].startswith("v" + there[4:] + ".")
+    said = ask(server, "POST", "/v1/nodejs/execute", {"code": "1", "version": "node99"}, status=400)
+    assert "v" + there[4:] in said["message"] and "node99" in said["message"]
+    ask(server, "POST", "/v1/nodejs/sessions?version=node99", {"session_id": "v"}, pattern="/v1/nodejs/sessions", status=400)
+    made = ask(server, "POST", f"/v1/nodejs/sessions?version={there}", {"session_id": "v"}, pattern="/v1/nodejs/sessions")
+    assert made["data"]["session_id"] == "v"
+
+
+def test_a_cell_that_asks_for_input_is_an_error_and_its_session_goes_on(server):
+    for path, more in (("/v1/jupyter/execute", {}), ("/v1/code/execute", {"language": "python"})):
+        r = ask(server, "POST", path, {"code": "y = 3\ninput('?')", "session_id": "asks", **more})
+        assert r["success"] is False and r["data"]["status"] == "error" and "input" in json.dumps(r["data"]["outputs"])
+        r = ask(server, "POST", path, {"code": "y", "session_id": "asks", **more})
+        assert r["data"]["outputs"][0]["text"] == "3"
+        assert ask(server, "POST", path, {"code": "input()", **more})["data"]["status"] == "error"
 
 
 def test_code(server):

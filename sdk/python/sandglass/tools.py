@@ -485,8 +485,9 @@ class CodeTools(Namespace):
 
     def execute(
         self, code: str, language: str | None = None, *, timeout: float | None = None, stdin: str | None = None, args:
-        Sequence[str] | None = None, session: str | None = None, cwd: str | None = None, files: Mapping[str, Any] | None
-        = None, memory_limit_mb: int | None = None, cpu_limit: float | None = None, max_idle: float | None = None
+        Sequence[str] | None = None, session: str | None = None, cwd: str | None = None, version: str | None = None,
+        files: Mapping[str, Any] | None = None, memory_limit_mb: int | None = None, cpu_limit: float | None = None,
+        max_idle: float | None = None
     ) -> Result:
         """Runs a program in one of several languages. Without a session: in a fresh process, of which only files stay.
         With a session: Python, JavaScript or bash in a context that keeps its variables for the next call.
@@ -500,10 +501,11 @@ class CodeTools(Namespace):
             session: python, javascript, bash: a context of that name, which keeps its variables; without it, a fresh
             process
             cwd: directory; /home/gem unless it is named. In a session it lasts
+            version: javascript: of Node.js, 20 or node20; an error if there is no such one
             files: written before it runs, by name; relative to cwd
             memory_limit_mb: MiB of data that one process may have; 0: what the box has
             cpu_limit: seconds of processor time of one process; 0: no limit
-            max_idle: session: seconds without a call after which it ends; 0: never
+            max_idle: session: of a new one, seconds without a call after which it ends; 0: never
 
         Fields of the result: stdout, stderr, return_code, exit_code, execution_time_ms, memory_used_mb, language,
         status, result, ename, evalue, traceback, figures, execution_count, session, restarted, carried, lost, signal,
@@ -511,7 +513,8 @@ class CodeTools(Namespace):
         """
         return self._call("code:execute", {
             "code": code, "language": language, "timeout": timeout, "stdin": stdin, "args": args, "session": session,
-            "cwd": cwd, "files": files, "memory_limit_mb": memory_limit_mb, "cpu_limit": cpu_limit, "max_idle": max_idle
+            "cwd": cwd, "version": version, "files": files, "memory_limit_mb": memory_limit_mb, "cpu_limit": cpu_limit,
+            "max_idle": max_idle
         })
 
     def languages(self) -> Result:
@@ -523,7 +526,7 @@ class CodeTools(Namespace):
 
     def open(
         self, session: str, language: str | None = None, *, cwd: str | None = None, max_idle: float | None = None,
-        fresh: bool | None = None
+        version: str | None = None, must_exist: bool | None = None, fresh: bool | None = None
     ) -> Result:
         """Makes a context of Python or JavaScript, if there is none of that name.
 
@@ -532,13 +535,16 @@ class CodeTools(Namespace):
             language: of the context (python, javascript)
             cwd: its directory; /home/gem unless it is named
             max_idle: seconds without a call after which it ends; 0: never
+            version: javascript: of Node.js, 20 or node20; an error if there is no such one
+            must_exist: it is an error if there is none of that name
             fresh: a new interpreter in any case, no copy of one with python.preload: slower, with a seed of string
             hashes of its own
 
-        Fields of the result: session, language, cwd, created, created_at.
+        Fields of the result: session, language, cwd, created, created_at, max_idle.
         """
         return self._call("code:open", {
-            "session": session, "language": language, "cwd": cwd, "max_idle": max_idle, "fresh": fresh
+            "session": session, "language": language, "cwd": cwd, "max_idle": max_idle, "version": version,
+            "must_exist": must_exist, "fresh": fresh
         })
 
     def save(self, session: str, path: str) -> Result:
@@ -572,7 +578,7 @@ class CodeTools(Namespace):
             session: which context
             to: name of the copy
 
-        Fields of the result: session, language, cwd, created, created_at.
+        Fields of the result: session, language, cwd, created, created_at, max_idle.
         """
         return self._call("code:fork", {"session": session, "to": to})
 
@@ -706,8 +712,8 @@ class JupyterTools(Namespace):
 
     def execute(
         self, code: str, session: str | None = None, *, kernel_name: str | None = None, timeout: float | None = None,
-        cwd: str | None = None, stdin: Sequence[str] | None = None, silent: bool | None = None, once: bool | None =
-        None, max_idle: float | None = None
+        cwd: str | None = None, stdin: Sequence[str] | None = None, allow_stdin: bool | None = None, silent: bool | None
+        = None, once: bool | None = None, max_idle: float | None = None
     ) -> Result:
         """Runs code in a Jupyter kernel. Variables stay for the next cell; tables, images and errors come back as
         notebook outputs.
@@ -719,6 +725,7 @@ class JupyterTools(Namespace):
             timeout: seconds after which the cell is interrupted; its variables stay
             cwd: directory, entered before; it lasts
             stdin: answers to input(), in order; without one, a cell that asks is reported as waiting_for_input
+            allow_stdin: false: input() is an error at once; for callers who never answer
             silent: no output is collected and the cell has no number
             once: the session ends after this cell
             max_idle: seconds without a call after which the session ends; 0: never
@@ -729,7 +736,7 @@ class JupyterTools(Namespace):
         """
         return self._call("jupyter:execute", {
             "code": code, "session": session, "kernel_name": kernel_name, "timeout": timeout, "cwd": cwd, "stdin":
-            stdin, "silent": silent, "once": once, "max_idle": max_idle
+            stdin, "allow_stdin": allow_stdin, "silent": silent, "once": once, "max_idle": max_idle
         })
 
     def input(self, text: str, session: str | None = None, *, timeout: float | None = None) -> Result:

@@ -38,18 +38,70 @@ process.exit = (code) => {
   throw e;
 };
 
-// `import a, { b as c } from 'm'` is for modules only; here it means the same by `await import('m')`.
+// The places in a text where a statement of modules (import, export) begins: outside of brackets, strings, templates,
+// comments and regular expressions.
+const SKIP = { "'": /'(?:[^'\\\n]|\\[^])*'/y, '"': /"(?:[^"\\\n]|\\[^])*"/y, '//': /\/\/.*/y, '/*': /\/\*[^]*?\*\//y,
+  '/': /\/(?:[^/\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+\/\w*/y, '`': /(?:[^`\\$]|\\[^]|\$(?!\{))*(`|\$\{)/y };
+const BEFORE_REGEXP = /(?:^|[(,=:[!&|?{};+\-*%<>~^]|\b(?:return|typeof|case|in|of|delete|void|throw|new|else|do|await|yield))$/;
+const WORD = /[\w$]+/y;
+const past = (kind, code, at) => {
+  SKIP[kind].lastIndex = at;
+  return SKIP[kind].test(code) ? SKIP[kind].lastIndex : at + 1;
+};
+function moduleStatements(code) {
+  const found = [], open = [];
+  let before = ''; // what came last, other than space and comments: tells a regular expression from a division
+  for (let i = 0; i < code.length;) {
+    const c = code[i], two = code.slice(i, i + 2), from = i;
+    WORD.lastIndex = i;
+    if (c === '`' || (c === '}' && open.at(-1) === '`')) {
+      if (c === '}') open.pop();
+      i = past('`', code, i + 1);
+      if (code[i - 1] === '{') open.push('`');
+    } else if (two === '//' || two === '/*') {
+      i = past(two, code, i);
+      if (code.slice(from, i).includes('\n')) before += '\n';
+      continue;
+    } else if (c === "'" || c === '"' || (c === '/' && BEFORE_REGEXP.test(before.trimEnd()))) {
+      i = past(c, code, i);
+    } else if (WORD.test(code)) {
+      i = WORD.lastIndex;
+      if (!open.length && /(?:^|[;}\n])\s*$/.test(before) && /^(?:import|export)$/.test(code.slice(from, i)) &&
+          !/^\s*[(.]/.test(code.slice(i))) found.push(from);
+    } else {
+      if ('([{'.includes(c)) open.push(c);
+      if (')]}'.includes(c)) open.pop();
+      i++;
+    }
+    before = (before + code.slice(from, i)).slice(-32);
+  }
+  return found;
+}
+
+// `import a, { b as c } from 'm'` is for modules only; here it means the same by `await import('m')`. Nobody imports a
+// cell, so `export` is left out.
+const IMPORT = /import\s*(?:([\w$]+)\s*,?\s*)?(?:\{([^}]*)\}|\*\s*as\s+([\w$]+))?\s*(?:from\s*)?((['"])[^'"\n]+\5)(?:\s+(?:with|assert)\s*(\{[^}]*\}))?[ \t]*;?/y;
+const EXPORT = /export\s+default\s+|export\s*(?:\{[^}]*\}|\*(?:\s*as\s+[\w$]+)?)(?:\s*from\s*(['"])[^'"\n]+\1)?[ \t]*;?|export\s+/y;
 function imports(code) {
+  if (!/\b(?:import|export)\b/.test(code)) return code;
   const names = (list) => list.split(',').map((n) => n.trim()).filter(Boolean)
-    .map((n) => n.replace(/^(\S+)\s+as\s+(\S+)$/, '$1: $2')).join(', ');
-  return code.replace(
-    /^([ \t]*)import\s+(?:([\w$]+)\s*,?\s*)?(?:\{([^}]*)\}|\*\s+as\s+([\w$]+))?\s*(?:from\s*)?(['"])([^'"\n]+)\5[ \t]*;?/gm,
-    (all, indent, def, list, star, quote, from) => {
-      if (star && !def) return `${indent}const ${star} = await import(${quote}${from}${quote});`;
-      const parts = [def && `default: ${def}`, list && names(list)].filter(Boolean).join(', ');
-      if (!parts) return `${indent}await import(${quote}${from}${quote});`;
-      return `${indent}const { ${parts} } = await import(${quote}${from}${quote});`;
-    });
+    .map((n) => n.replace(/^(\S+)\s+as\s+(\S+)$/, '$1: $2'));
+  let text = '', done = 0;
+  for (const at of moduleStatements(code)) {
+    const kind = code.startsWith('import', at) ? IMPORT : EXPORT;
+    kind.lastIndex = at;
+    const m = kind.exec(code);
+    if (!m) continue;
+    text += code.slice(done, at);
+    done = kind.lastIndex;
+    if (kind === EXPORT) continue;
+    const [, def, list, star, from, , attributes] = m;
+    const module = `await import(${from}${attributes ? `, { with: ${attributes} }` : ''})`;
+    const parts = [...(def ? [`default: ${def}`] : []), ...names(list ?? '')].join(', ');
+    text += star ? `const ${star} = ${module}${def ? `, { ${parts} } = ${star}` : ''};`
+      : parts ? `const { ${parts} } = ${module};` : `${module};`;
+  }
+  return text + code.slice(done);
 }
 
 let count = 0;
@@ -79,6 +131,9 @@ async function run(request) {
   globalThis.require = createRequire(path.join(process.cwd(), 'cell.js'));
   const { error, value } = await evaluate(request.code);
   const reply = { status: 'ok', exit_code: 0, count, figures: [], memory_bytes: process.resourceUsage().maxRSS * 1024 };
+  try {
+    reply.cwd = process.cwd();
+  } catch {} // somebody has deleted it
   if (error === null || error === undefined) {
     if (value !== undefined) reply.result = typeof value === 'string' ? value : util.inspect(value, { depth: 4 });
     return reply;

@@ -162,6 +162,10 @@ class Context:
         reply["figures"] = self.figures()
         reply["memory_bytes"] = peak_memory()
         reply["count"] = self.count
+        try:
+            reply["cwd"] = os.getcwd()
+        except OSError:
+            pass  # somebody has deleted it
         return reply
 
     def fail(self, e, reply):
