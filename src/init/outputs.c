@@ -238,11 +238,13 @@ static void add_rich(struct outputs *o, struct str type, const struct json *cont
 static void update(struct outputs *o, const struct json *content)
 {
     struct str id = json_get_str(json_get(content, "transient"), "display_id");
+    bool found = false;
 
     for (struct output *p = o->list; p; p = p->next) {
         struct buf b = { .cap = LIMIT_CELL_BYTES };
         if (!p->display_id || !str_is(id, p->display_id))
             continue;
+        found = true;
         print_rich(&b, STR("display_data"), content);
         if (strcmp(p->type, "execute_result") == 0)
             buf_printf(&b, ",\"execution_count\":null");
@@ -254,6 +256,8 @@ static void update(struct outputs *o, const struct json *content)
         }
         buf_done(&b);
     }
+    if (!found) /* it is an earlier cell's, which was told already */
+        add_rich(o, STR("display_data"), content);
 }
 
 void outputs_add(struct outputs *o, struct str type, const struct json *content)
@@ -307,6 +311,23 @@ struct str outputs_text(const struct outputs *o, const char *stream, bool rich, 
             buf_str(&b, stream_text(&p->stream, a));
         else if (rich && p->plain)
             buf_printf(&b, "%s\n", p->plain);
+    }
+    struct str text = arena_copy(a, buf_view(&b));
+    buf_done(&b);
+    return text;
+}
+
+struct str outputs_plain(struct str s, struct arena *a)
+{
+    struct buf b = { .cap = s.n };
+
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] == 0x1b && i + 1 < s.n && s.p[i + 1] == '[') {
+            for (i += 2; i < s.n && !(s.p[i] >= 0x40 && s.p[i] <= 0x7e);)
+                i++;
+            continue;
+        }
+        buf_char(&b, s.p[i]);
     }
     struct str text = arena_copy(a, buf_view(&b));
     buf_done(&b);

@@ -27,4 +27,5 @@ void outputs_note(struct outputs *o, const char *stream, struct str text); /* a 
 void outputs_print(const struct outputs *o, struct jw *w);
 /* All of one stream ("stdout"), with the text of results and displays where `rich`. */
 struct str outputs_text(const struct outputs *o, const char *stream, bool rich, struct arena *a);
+struct str outputs_plain(struct str s, struct arena *a); /* without the colours of a terminal */
 int64_t outputs_dropped(const struct outputs *o);

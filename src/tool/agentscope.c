@@ -84,15 +84,7 @@ static struct str plain(struct hand *h, const struct cell_end *end)
     struct buf b = { .cap = LIMIT_OUTPUT_HEAD };
 
     for (size_t i = 0; i < end->traceback.n; i++) {
-        struct str s = end->traceback.v[i];
-        for (size_t k = 0; k < s.n; k++) {
-            if (s.p[k] == 0x1b) {
-                while (k < s.n && s.p[k] != 'm')
-                    k++;
-                continue;
-            }
-            buf_char(&b, s.p[k]);
-        }
+        buf_str(&b, outputs_plain(end->traceback.v[i], h->arena));
         buf_char(&b, '\n');
     }
     struct str text = arena_copy(h->arena, buf_view(&b));

@@ -627,7 +627,7 @@ static int inspect_run(struct hand *h, const void *params, void *result, struct 
     const struct json *data = json_get(reply, "data");
     out->found = json_get_bool(reply, "found", false);
     out->data = data && data->type == JSON_OBJ && field_check_depth(data, NULL) >= 0 ? data->raw : STR("{}");
-    out->text = json_get_str(data, "text/plain");
+    out->text = outputs_plain(json_get_str(data, "text/plain"), h->arena);
     return 0;
 }
 

@@ -54,6 +54,8 @@ display(JSON({'a': [1, 2]}))
 """)
     assert [o["data"].get("text/html") for o in d["outputs"]][:1] == ["<b>2</b>"]
     assert d["outputs"][1]["data"]["application/json"] == {"a": [1, 2]}
+    d = cell(box, "h.update(HTML('<b>3</b>'))\nh.update(HTML('<b>4</b>'))")  # a display of an earlier cell, which was told already
+    assert [o["data"]["text/html"] for o in d["outputs"]] == ["<b>4</b>"]
     d = cell(box, "print('gone'); clear_output(); print('there')")
     assert d["stdout"] == "there\n"
     d = cell(box, "print('gone'); clear_output(wait=True); print('there')")
@@ -118,7 +120,7 @@ def test_completion_inspection_and_what_there_is(box):
     r = cell(box, "docum", tool="complete")
     assert "documented" in r["matches"] and (r["cursor_start"], r["cursor_end"]) == (0, 5)
     r = cell(box, "documented", tool="inspect")
-    assert r["found"] and "Says what it does." in r["text"]
+    assert r["found"] and "Says what it does." in r["text"] and "\x1b" not in r["text"]
     info = box.tool("jupyter:info", {})["data"]
     assert "python3" in [k["name"] for k in info["kernels"]] and info["active_sessions"] >= 1
     r = box.tool("jupyter:execute", {"code": "1", "session": "other", "kernel_name": "cobol"}, status=400)
