@@ -274,6 +274,8 @@ static const struct field write_fields[] = {
 #define SNIPPET_DIR "/tmp/.sandglass-code"
 
 enum { TRY_MS = 10000, LASTING = 3 }; /* the first so many languages have contexts */
+#define JVM_OWN                                                                                                        \
+    (256 * MiB) /* what Java's machine has beside the program's data: its own code, the compiler's classes */
 enum { SLOTS = 64, EXIT_TIMEOUT = 124, MARGIN_MIN_MS = 10, MARGIN_MAX_MS = 250 };
 
 struct language {
@@ -454,7 +456,7 @@ static const char *compile_and_run(struct arena *a, const struct language *l, co
 
 static int run_code(struct hand *h, const struct ask *q, struct program_end *end, struct err *e)
 {
-    const char *argv[ARGS_MAX + 6] = { NULL };
+    const char *argv[ARGS_MAX + 8] = { NULL };
     char *home = arena_z(h->arena, h->cwd), *cwd = home;
     struct pair more[] = {
         { STR("PYTHONUNBUFFERED"), STR("1") }, /* what was printed before a timeout is not lost */
@@ -483,6 +485,12 @@ static int run_code(struct hand *h, const struct ask *q, struct program_end *end
         argv[n++] = compile_and_run(h->arena, l, q);
         argv[n++] = l->name; /* $0 */
     }
+    int64_t memory = l->compile ? 0 : q->memory_bytes;
+    if (memory && str_is(q->language, "java")) { /* it would take a quarter of the machine, and not start */
+        argv[n++] = arena_printf(h->arena, "-Xmx%lldm", (long long)(memory / MiB));
+        argv[n++] = "-XX:+UseSerialGC";
+        memory += JVM_OWN;
+    }
     argv[n++] = file.path;
     for (size_t i = 0; i < args; i++) {
         argv[n + i] = arena_z(h->arena, q->args->v[i]);
@@ -495,7 +503,7 @@ static int run_code(struct hand *h, const struct ask *q, struct program_end *end
         .cwd = cwd,
         .env = &env,
         .input = q->input,
-        .memory_bytes = l->compile ? 0 : q->memory_bytes,
+        .memory_bytes = memory,
         .cpu_s = l->compile ? 0 : q->cpu_limit,
         .deadline_ms = limit.at_ms,
         .head_max = (size_t)h->head_bytes,

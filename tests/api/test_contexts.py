@@ -119,6 +119,15 @@ def test_limits_are_those_of_the_program_and_not_of_its_compiler(box):
     assert run(box, code % 1, "task_error", cpu_limit=1, args=["on"], **cpp)["signal"] == "SIGXCPU"
 
 
+def test_a_limit_of_memory_is_the_heap_of_java(box):
+    if not shutil.which("java", path="/usr/local/bin:/usr/bin:/bin"):
+        pytest.skip("java is not installed")
+    java = {"session": None, "language": "java", "memory_limit_mb": 48, "call_timeout": 120}
+    code = "class M { public static void main(String[] a) { System.out.println(new byte[%d << 20].length); } }"
+    assert run(box, code % 10, **java)["stdout"] == "10485760\n"  # it starts, whatever the machine has
+    assert "OutOfMemoryError" in run(box, code % 100, "task_error", **java)["stderr"]
+
+
 def test_a_language_that_is_not_there_says_so(box):
     if shutil.which("ruby", path="/usr/local/bin:/usr/bin:/bin"):
         pytest.skip("ruby is installed")
