@@ -9,16 +9,17 @@
 #include "session/origin.h"
 #include "session/profile.h"
 
-static const char *const keys[] = { "image",      "memory",
-                                    "disk",       "shm",
-                                    "cpu",        "pids",
-                                    "open_files", "network",
-                                    "sudo",       "user_namespaces",
-                                    "mounts",     "ttl",
-                                    "labels",     "allow_unenforced",
-                                    "cold",       "box",
-                                    "state",      "determinism",
-                                    "secrets",    "display" };
+static const char *const keys[] = { "image",        "memory",
+                                    "disk",         "shm",
+                                    "cpu",          "pids",
+                                    "open_files",   "network",
+                                    "sudo",         "user_namespaces",
+                                    "mounts",       "ttl",
+                                    "labels",       "allow_unenforced",
+                                    "cold",         "box",
+                                    "state",        "determinism",
+                                    "secrets",      "display",
+                                    "memory_limit", "cpu_limit" }; /* AgentFlow's words for memory and cpu */
 
 bool box_is_ask_key(struct str name)
 {
@@ -190,13 +191,13 @@ static int bind_key(const struct json *k, struct box_ask *ask, struct err *e)
         return 0;
     if (str_is(k->name, "image"))
         return bind_text(k, "image", s->image, sizeof s->image, e);
-    if (str_is(k->name, "memory"))
+    if (str_is(k->name, "memory") || str_is(k->name, "memory_limit"))
         return bind_size(k, "memory", FLOOR_BOX_MEMORY, LIMIT_BOX_MEMORY, &s->memory_bytes, e);
     if (str_is(k->name, "disk"))
         return bind_size(k, "disk", FLOOR_BOX_DISK, LIMIT_BOX_DISK, &s->disk_bytes, e);
     if (str_is(k->name, "shm"))
         return bind_size(k, "shm", FLOOR_BOX_SHM, LIMIT_BOX_SHM, &s->shm_bytes, e);
-    if (str_is(k->name, "cpu")) {
+    if (str_is(k->name, "cpu") || str_is(k->name, "cpu_limit")) {
         r = bind_number(k, "cpu", FLOOR_BOX_CPU_MILLI / 1000.0, LIMIT_BOX_CPU_MILLI / 1000.0, &d, e);
         s->cpu_milli = r < 0 ? s->cpu_milli : (int64_t)llround(d * 1000);
         return r;

@@ -646,6 +646,15 @@ def test_session_config_sets_limits_of_the_box(server):
     server.disconnect(w)
 
 
+def test_a_session_for_code_has_the_limits_in_agentflows_words(server):
+    w = sg.unique()
+    server.session(w, "code", memory_limit="192m", cpu_limit=1)
+    box = server.execute(w, "code:execute", {"code": "print(1)"})["meta"]["box_id"]
+    limits = server.get(f"/sg/v1/boxes/{box}")["limits"]
+    assert limits["memory_bytes"] == 192 << 20 and limits["cpu"] == 1, limits
+    server.disconnect(w)
+
+
 @pytest.mark.parametrize("key, value", [
     ("memory", "300m"), ("disk", "300m"), ("shm", "32m"), ("cpu", 1), ("pids", 78), ("open_files", 100), ("network", "full"),
     ("sudo", False), ("image", "/nowhere"), ("mounts", [{"from": "/tmp", "to": "/x"}]), ("state", "step"), ("labels", {"a": "b"})])
