@@ -326,7 +326,7 @@ static void snippet_done(struct snippet *s)
 
 /* The names of snippets appear in tracebacks, so they are the same from call to call: the first that no other call has
  * locked. A lock ends with its process, so nothing is ever left behind for good. */
-static int snippet_write(struct snippet *s, const struct language *l, struct str code, struct err *e)
+static int snippet_write(struct snippet *s, const char *suffix, struct str code, struct err *e)
 {
     struct stat st;
 
@@ -335,7 +335,7 @@ static int snippet_write(struct snippet *s, const struct language *l, struct str
     if (lstat(SNIPPET_DIR, &st) < 0 || !S_ISDIR(st.st_mode) || st.st_uid != getuid())
         return err_set(e, ERR_DENIED, SNIPPET_DIR " is not a directory of this user; delete it");
     for (int i = 1; i <= SLOTS; i++) {
-        snprintf(s->path, sizeof s->path, SNIPPET_DIR "/snippet%d.%s", i, l->suffix);
+        snprintf(s->path, sizeof s->path, SNIPPET_DIR "/snippet%d.%s", i, suffix);
         s->fd = open(s->path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
         if (s->fd < 0)
             return err_sys(e, "write %s", s->path);
@@ -346,6 +346,29 @@ static int snippet_write(struct snippet *s, const struct language *l, struct str
         close(TAKE_FD(s->fd));
     }
     return err_set(e, ERR_BUSY, "%d snippets run already", SLOTS);
+}
+
+/* JavaScript with a line that only a module may have. Newer versions of Node.js see that themselves, older ones go by
+ * the file's name. */
+static bool is_module(const struct language *l, struct str code)
+{
+    static const struct {
+        const char *word, *then;
+    } begins[] = { { "import", " \t{*\"'" }, { "export", " \t{*" } };
+
+    if (strcmp(l->name, "javascript") != 0 || memmem(code.p, code.n, "require(", 8))
+        return false;
+    for (const char *p = code.p, *end = code.p + code.n; p < end; p++) {
+        while (p < end && (*p == ' ' || *p == '\t'))
+            p++;
+        for (size_t i = 0; i < ARRAY_LEN(begins); i++)
+            if (end - p > 6 && memcmp(p, begins[i].word, 6) == 0 && p[6] && strchr(begins[i].then, p[6]))
+                return true;
+        p = memchr(p, '\n', (size_t)(end - p));
+        if (!p)
+            break;
+    }
+    return false;
 }
 
 /* When the program is ended, and what that is called. If it is the call's own deadline: a little before init would kill
@@ -475,7 +498,7 @@ static int run_code(struct hand *h, const struct ask *q, struct program_end *end
     if (r >= 0)
         r = program_find(program, e);
     if (r >= 0)
-        r = snippet_write(&file, l, q->code, e);
+        r = snippet_write(&file, is_module(l, q->code) ? "mjs" : l->suffix, q->code, e);
     if (r < 0)
         return r;
     size_t n = 0;

@@ -82,6 +82,10 @@ def test_javascript_of_modules_runs_in_a_context_and_texts_stay_as_they_are(box)
                  "export default [r.test('`'), path === all.default, kind]", cwd="/tmp", **js)
     assert d["result"] == "[ true, true, 'linux' ]"
     assert run(box, "export const { length } = 'abc'; export { length as l }\nlength", **js)["result"] == "3"
+    fresh = {"session": None, "language": "javascript"}  # whatever the version of Node.js
+    d = run(box, "import os from 'os'\nexport const a = await Promise.resolve(os.EOL.length)\nconsole.log(a, import.meta.url)", **fresh)
+    assert d["stdout"].startswith("1 file:") and d["stdout"].endswith(".mjs\n")
+    assert run(box, "const os = require('os'); console.log(`\nimport os from ${typeof __filename}`)", **fresh)["stdout"] == "\nimport os from string\n"
 
 
 def test_bash_is_a_language_with_contexts(box):
