@@ -64,7 +64,8 @@ static void post_size(struct browser *b, const struct view *v)
 
 static void on_attached(struct browser *b, struct str session, const struct json *p)
 {
-    static const char *const on[] = { "Network.enable", "Page.enable", "Runtime.enable", "Inspector.enable" };
+    static const char *const on[] = { "Network.enable", "Runtime.enable", "Page.enable", "Inspector.enable" };
+    enum { OF_WORKERS = 2 }; /* which have no page */
     const struct json *info = json_get(p, "targetInfo");
     struct str context = json_get_str(info, "browserContextId");
     struct view *v = calloc(1, sizeof *v), **end = &b->views;
@@ -95,7 +96,7 @@ static void on_attached(struct browser *b, struct str session, const struct json
         return;
     }
     *end = v;
-    for (size_t i = 0; i < (v->worker ? 1 : ARRAY_LEN(on)); i++)
+    for (size_t i = 0; i < (v->worker ? OF_WORKERS : ARRAY_LEN(on)); i++)
         view_post(b, v, on[i], (struct str){ 0 });
     view_post(b, v, "Target.setAutoAttach", STR(AUTO_ATTACH));
     if (view_is_tab(v) && v->ours && !b->wish.screen)
@@ -157,8 +158,15 @@ bool view_is_dead(void *arg, struct str session)
 
 /* --- what pages tell --- */
 
+/* Each begins with its type. Where there is no room the older half goes: what is looked for is what was said last. */
 static void add_row(struct buf *b, struct buf *row)
 {
+    static const char next[] = "},{\"type\":\""; /* in no string: its quotes would have a backslash */
+
+    if (b->n + row->n >= NEWS_BYTES) {
+        const char *half = b->p + b->n / 2, *at = b->n ? memmem(half, b->n - b->n / 2, next, sizeof next - 1) : NULL;
+        buf_eat(b, at ? (size_t)(at - b->p) + 2 : b->n);
+    }
     if (b->n + row->n < NEWS_BYTES) {
         if (b->n)
             buf_char(b, ',');
@@ -176,7 +184,7 @@ static struct jw row(struct buf *b)
     return j;
 }
 
-static void on_console(struct browser *b, const struct json *p)
+static void on_console(struct browser *b, const struct view *v, const struct json *p)
 {
     const struct json *args = json_get(p, "args"), *stack = json_get(json_get(p, "stackTrace"), "callFrames"),
                       *from = stack ? stack->first : NULL, *at = json_get(p, "timestamp");
@@ -184,8 +192,8 @@ static void on_console(struct browser *b, const struct json *p)
 
     buf_init(&text, 8192);
     for (const struct json *a = args ? args->first : NULL; a; a = a->next) {
-        const struct json *v = json_get(a, "value");
-        struct str s = v && v->type == JSON_STR ? v->s : v ? v->raw : json_get_str(a, "description");
+        const struct json *x = json_get(a, "value");
+        struct str s = x && x->type == JSON_STR ? x->s : x ? x->raw : json_get_str(a, "description");
         if (text.n)
             buf_char(&text, ' ');
         buf_add(&text, s.p ? s.p : "", s.n < 2000 ? s.n : 2000);
@@ -199,12 +207,14 @@ static void on_console(struct browser *b, const struct json *p)
     }
     if (at)
         jw_knum(&j, "timestamp", at->num);
+    if (v->worker)
+        jw_kbool(&j, "worker", true);
     jw_obj_end(&j);
     buf_done(&text);
     add_row(&b->console, &r);
 }
 
-static void on_exception(struct browser *b, const struct json *p)
+static void on_exception(struct browser *b, const struct view *v, const struct json *p)
 {
     const struct json *d = json_get(p, "exceptionDetails"), *at = json_get(p, "timestamp");
     struct str text = json_get_str(json_get(d, "exception"), "description");
@@ -217,6 +227,8 @@ static void on_exception(struct browser *b, const struct json *p)
     jw_kint(&j, "line", json_get_int(d, "lineNumber", 0) + 1);
     if (at)
         jw_knum(&j, "timestamp", at->num);
+    if (v->worker)
+        jw_kbool(&j, "worker", true);
     jw_obj_end(&j);
     add_row(&b->console, &r);
 }
@@ -250,7 +262,7 @@ static void on_context(struct view *v, const struct json *p)
 {
     const struct json *c = json_get(p, "context"), *aux = json_get(c, "auxData");
 
-    if (!json_get_bool(aux, "isDefault", false) || v->context_count == CONTEXTS_MAX)
+    if (v->worker || !json_get_bool(aux, "isDefault", false) || v->context_count == CONTEXTS_MAX)
         return;
     struct context *x = &v->contexts[v->context_count++];
     x->id = json_get_int(c, "id", 0);
@@ -294,9 +306,9 @@ static void on_view_event(struct browser *b, struct view *v, struct str method, 
     } else if (str_is(method, "Page.javascriptDialogOpening")) {
         on_dialog(b, v, p);
     } else if (str_is(method, "Runtime.consoleAPICalled")) {
-        on_console(b, p);
+        on_console(b, v, p);
     } else if (str_is(method, "Runtime.exceptionThrown")) {
-        on_exception(b, p);
+        on_exception(b, v, p);
     } else if (str_is(method, "Runtime.executionContextCreated")) {
         on_context(v, p);
     } else if (str_is(method, "Runtime.executionContextDestroyed")) {

@@ -64,6 +64,7 @@ int desktop_where(struct desktop *d, struct err *e)
     return n;
 }
 
+/* A tool's own table says which of the two its answer has; no click at all is a move. */
 static int click_at(struct hand *h, const struct desktop_params *p, struct desktop_result *r, unsigned button,
                     int times, struct err *e)
 {
@@ -76,7 +77,7 @@ static int click_at(struct hand *h, const struct desktop_params *p, struct deskt
         n = desktop_point(h, d, p->x, p->y, e);
     if (n >= 0)
         n = desktop_click(h, d, button, times, e);
-    r->clicked = desktop_pair(h, p->x, p->y);
+    r->clicked = r->position = desktop_pair(h, p->x, p->y);
     return desktop_verdict(h, d, n, r, e);
 }
 
@@ -110,18 +111,7 @@ int desktop_run_right_click(struct hand *h, const void *params, void *result, st
 
 int desktop_run_move(struct hand *h, const void *params, void *result, struct err *e)
 {
-    const struct desktop_params *p = params;
-    struct desktop *d = desktop_get(h, e);
-
-    if (!d)
-        return -EIO;
-    int n = desktop_inside(d, "x", p->x, "y", p->y, e);
-    if (n >= 0)
-        n = desktop_point(h, d, p->x, p->y, e);
-    if (n >= 0)
-        n = rfb_sync(h, d->rfb, e);
-    ((struct desktop_result *)result)->position = desktop_pair(h, p->x, p->y);
-    return desktop_verdict(h, d, n, result, e);
+    return click_at(h, params, result, 0, 0, e);
 }
 
 int desktop_drag(struct hand *h, struct desktop *d, const struct desktop_way *way, struct err *e)
@@ -192,20 +182,10 @@ int desktop_run_mouse_up(struct hand *h, const void *params, void *result, struc
 int desktop_run_scroll(struct hand *h, const void *params, void *result, struct err *e)
 {
     const struct desktop_params *p = params;
-    struct desktop_result *r = result;
-    struct desktop *d = desktop_get(h, e);
     unsigned wheel =
         p->horizontal ? (p->clicks > 0 ? RFB_WHEEL_RIGHT : RFB_WHEEL_LEFT) : (p->clicks > 0 ? RFB_UP : RFB_DOWN);
 
-    if (!d)
-        return -EIO;
-    int n = desktop_inside(d, "x", p->x, "y", p->y, e);
-    if (n >= 0)
-        n = desktop_point(h, d, p->x, p->y, e);
-    if (n >= 0)
-        n = desktop_click(h, d, wheel, (int)llabs(p->clicks), e);
-    r->position = desktop_pair(h, p->x, p->y);
-    r->clicks = p->clicks;
-    return desktop_verdict(h, d, n, r, e);
+    ((struct desktop_result *)result)->clicks = p->clicks;
+    return click_at(h, p, result, wheel, (int)llabs(p->clicks), e);
 }
 #endif

@@ -35,11 +35,11 @@ PAGES = {
     "workers.html": """<title>Workers</title><script>const w = new Worker('/dedicated.js'); w.onmessage = e => { dedicated = e.data };
         const s = new SharedWorker('/shared.js'); s.port.onmessage = e => { shared = e.data };
         navigator.serviceWorker.register('/service.js').then(() => navigator.serviceWorker.ready).then(() => { service = 'ready' })</script>""",
-    "dedicated.js": "importScripts('/imported.js'); fetch('/data.bin?dedicated').then(r => r.text()).then(t => postMessage(t + imported))",
+    "dedicated.js": "console.log('from the dedicated'); importScripts('/imported.js'); fetch('/data.bin?dedicated').then(r => r.text()).then(t => postMessage(t + imported))",
     "imported.js": "imported = 'and more'; new Worker('/nested.js')",
-    "nested.js": "fetch('/data.bin?nested')",
-    "shared.js": "onconnect = e => fetch('/data.bin?shared').then(r => r.text()).then(t => e.ports[0].postMessage(t))",
-    "service.js": "oninstall = e => e.waitUntil(fetch('/data.bin?service'))",
+    "nested.js": "fetch('/data.bin?nested'); throw new Error('from the nested')",
+    "shared.js": "console.warn('from the shared'); onconnect = e => fetch('/data.bin?shared').then(r => r.text()).then(t => e.ports[0].postMessage(t))",
+    "service.js": "console.log('from the service'); oninstall = e => e.waitUntil(fetch('/data.bin?service'))",
 }
 
 
@@ -276,6 +276,7 @@ def test_dragging_what_can_be_dragged_is_a_drag_and_drop_of_the_page(web):
 
 def test_requests_of_workers_are_in_the_record_and_in_the_archive(web):
     web.requests(clear=True)
+    web.console(clear=True)
     web.open("workers.html")
     sg.wait_for(lambda: web.js("typeof dedicated + typeof shared + typeof service") == "string" * 3, 60)
     wanted = ["workers.html", "dedicated.js", "imported.js", "nested.js", "shared.js", "service.js"] + [
@@ -295,6 +296,21 @@ def test_requests_of_workers_are_in_the_record_and_in_the_archive(web):
     content = entries["data.bin?dedicated"]["response"]["content"]
     assert content["encoding"] == "base64" and base64.b64decode(content["text"]) == b"0123456789" * 100
     assert [t["title"] for t in web.tabs()["tabs"] if t["active"]] == ["Workers"] and not [t for t in web.tabs()["tabs"] if ".js" in t["url"]]
+
+
+    def said():
+        return {m["text"].split("\n")[0]: (m["type"], m["url"].rsplit("/", 1)[1], m.get("worker")) for m in web.console()["messages"]}
+    told = {"from the dedicated": ("log", "dedicated.js", True), "from the shared": ("warning", "shared.js", True),
+            "from the service": ("log", "service.js", True), "Error: from the nested": ("exception", "nested.js", True)}
+    sg.wait_for(lambda: told.items() <= said().items(), 60)
+
+
+def test_of_a_page_that_says_much_the_newest_is_kept(web):
+    web.open("done.html")
+    web.js("for (let i = 0; i < 5000; i++) console.log('line', i, '},{\"type\":\"no', 'ü'.repeat(1001))")
+    kept = [m["text"].split()[1] for m in web.console(clear=True)["messages"]]
+    assert kept[-1] == "4999" and kept == [str(i) for i in range(5000 - len(kept), 5000)] and len(kept) > 10
+    assert web.console()["messages"] == []
 
 
 def test_routes_and_headers_hold_for_workers(web):

@@ -2048,7 +2048,7 @@ class AsyncBrowserTools(AsyncNamespace):
         """Tests on the page that tell people from programs.
 
         Parameters:
-            timeout: wait so many seconds until none is left unsolved, or a person says so (desktop:hand_back)
+            timeout: wait so many seconds until none is left unsolved, or a person says so on the desktop's page
             polling: seconds between two looks
 
         Fields of the result: url, title, dialogs, downloads, restarted, crashed, hung, detected, checked, captchas,
