@@ -24,8 +24,10 @@ extern const char script_page[], script_page_end[];
 
 enum {
     NEWS_BYTES = 64 * 1024,
-    SETTLE_MS = 100,
+    SETTLE_MS = 500,
+    FRAME_MS = 16, /* nobody looks oftener than a screen shows something */
     IDLE_NET_MS = 500,
+    HISTORY_MS = 5000,
     RESPONSE_MS = 10000,
     WARM_MS = 120000,
     HOMEPAGE_MS = 10000
@@ -357,7 +359,8 @@ int browser_until(struct hand *h, struct browser *b, const char *until, int64_t 
 
     for (;;) {
         int64_t now = now_ms();
-        int64_t slice = idle_too && (!deadline_ms || now + 100 < deadline_ms) ? now + 100 : deadline_ms;
+        int64_t quiet = idle_too && b->at ? b->at->quiet_since_ms + IDLE_NET_MS : 0;
+        int64_t slice = quiet > now && (!deadline_ms || quiet < deadline_ms) ? quiet : deadline_ms;
         int r = cdp_wait(h, b->cdp, reached, &w, slice, e);
         if (r < 0)
             return r;
@@ -381,10 +384,39 @@ int browser_pause(struct hand *h, struct browser *b, int64_t until_ms, struct er
     return cdp_wait(h, b->cdp, never, NULL, until_ms, e);
 }
 
+static bool has_stirred(void *arg)
+{
+    return ((struct browser *)arg)->stirred;
+}
+
+int browser_stirs(struct hand *h, struct browser *b, int64_t until_ms, struct err *e)
+{
+    int r = cdp_wait(h, b->cdp, has_stirred, b, until_ms, e);
+    int64_t frame = b->stirred_ms + FRAME_MS;
+
+    if (r == 1 && now_ms() < frame)
+        r = browser_pause(h, b, frame < until_ms ? frame : until_ms, e);
+    b->stirred = false;
+    b->stirred_ms = now_ms();
+    return r;
+}
+
+/* What an action begins by itself (a link, a form, a script) was told when the page answers from behind the tasks that it
+ * had then. A page that is busy is not waited for long. */
 int browser_settle(struct hand *h, struct browser *b, struct err *e)
 {
-    int r = cdp_wait(h, b->cdp, has_started, b, now_ms() + SETTLE_MS, e);
+    int64_t deadline = h->deadline_ms, soon = now_ms() + SETTLE_MS;
+    int r = 0;
 
+    if (!has_started(b)) {
+        h->deadline_ms = deadline && deadline < soon ? deadline : soon;
+        r = browser_page(h, b, "Runtime.evaluate",
+                         STR("{\"expression\":\"new Promise(r => setTimeout(() => setTimeout(r)))\","
+                             "\"awaitPromise\":true}"),
+                         NULL, e);
+        h->deadline_ms = deadline;
+        r = r == -EPIPE || r == -ECANCELED ? r : 0; /* a page that went, crashed or hangs has no answer */
+    }
     if (r >= 0 && b->at && b->at->navigating)
         r = browser_until(h, b, "domcontentloaded", h->deadline_ms ? h->deadline_ms - 50 : now_ms() + 10000, e);
     return r < 0 ? r : 0;
@@ -442,6 +474,12 @@ int browser_goto(struct hand *h, struct browser *b, struct str url, const char *
     return n;
 }
 
+static bool has_gone(void *arg)
+{
+    struct browser *b = arg;
+    return !b->at || b->at->went || b->at->crashed;
+}
+
 int browser_history(struct hand *h, struct browser *b, int by, const char *until, int64_t deadline_ms, struct err *e)
 {
     const struct json *r;
@@ -466,7 +504,11 @@ int browser_history(struct hand *h, struct browser *b, int by, const char *until
     if (at < 0 || !k)
         return err_set(e, ERR_NOT_FOUND, "there is no page %s this one", by < 0 ? "before" : "after");
     snprintf(params, sizeof params, "{\"entryId\":%lld}", (long long)json_get_int(k, "id", 0));
+    if (b->at)
+        b->at->went = false;
     n = browser_page(h, b, "Page.navigateToHistoryEntry", str_of(params), NULL, e);
+    if (n >= 0)
+        n = cdp_wait(h, b->cdp, has_gone, b, now_ms() + HISTORY_MS, e);
     return n < 0 ? n : browser_settle(h, b, e);
 }
 

@@ -76,7 +76,9 @@ int browser_history(struct hand *h, struct browser *b, int by, const char *until
 /* until: load, domcontentloaded, networkidle. 1: reached, 0: not in time. */
 int browser_until(struct hand *h, struct browser *b, const char *until, int64_t deadline_ms, struct err *e);
 int browser_pause(struct hand *h, struct browser *b, int64_t until_ms, struct err *e); /* meanwhile events are taken */
-/* After an action: if it began a navigation, waits a little for the new page. */
+/* Waits until the browser told something (a page does of its changes, once they are watched for: page.js), or until_ms. */
+int browser_stirs(struct hand *h, struct browser *b, int64_t until_ms, struct err *e);
+/* After an action: if it began a navigation, waits for the new page. */
 int browser_settle(struct hand *h, struct browser *b, struct err *e);
 
 /* browser_input.c */

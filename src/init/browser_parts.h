@@ -22,6 +22,7 @@ struct view {
     bool worker; /* it has no document, only requests; a dedicated one is around's, others are nobody's */
     bool ours; /* not another tool's, which speaks to the browser by /cdp: its dialogs and its size are our business */
     bool loaded, content, navigating, crashed;
+    bool went;             /* its document is another than when this was reset, or has another address */
     bool asked;            /* to go somewhere, and has not answered: whatever ends now is what was before */
     int64_t status;        /* of the main document */
     int64_t first_request; /* of the record, after which its page began */
@@ -71,6 +72,8 @@ struct browser {
     char version[80];
     struct browser_wish wish; /* of how it is to be */
     bool was_crashed, restarted, opening, hung, warm;
+    bool stirred; /* something was told since browser_stirs() */
+    int64_t stirred_ms;
     int no_sandbox;                                 /* errno: its own sandbox cannot be had here. 0: it was asked for */
     bool sandboxed;                                 /* when it was last looked at */
     char sandbox_why[LIMIT_WIRE_WHY];               /* not */

@@ -98,6 +98,8 @@ static void on_attached(struct browser *b, struct str session, const struct json
     *end = v;
     for (size_t i = 0; i < (v->worker ? OF_WORKERS : ARRAY_LEN(on)); i++)
         view_post(b, v, on[i], (struct str){ 0 });
+    if (!v->worker)
+        view_post(b, v, "Runtime.addBinding", STR("{\"name\":\"__sandglass_stir\"}"));
     view_post(b, v, "Target.setAutoAttach", STR(AUTO_ATTACH));
     if (view_is_tab(v) && v->ours && !b->wish.screen)
         post_size(b, v);
@@ -282,6 +284,9 @@ static void on_view_event(struct browser *b, struct view *v, struct str method, 
 {
     bool main_frame = str_is(json_get_str(p, "frameId"), v->target);
 
+    if (str_is(method, "Page.frameNavigated") ? str_is(json_get_str(json_get(p, "frame"), "id"), v->target)
+                                              : main_frame && str_is(method, "Page.navigatedWithinDocument"))
+        v->went = true;
     if (str_is(method, "Page.loadEventFired")) {
         v->loaded = v->content = true;
         v->navigating = false;
@@ -328,6 +333,7 @@ void view_event(void *arg, struct str session, struct str method, const struct j
     struct browser *b = arg;
     struct view *v = view_of(b, session);
 
+    b->stirred = true;
     if (str_is(method, "Browser.downloadWillBegin")) {
         download_event(b, p, true);
     } else if (str_is(method, "Browser.downloadProgress")) {

@@ -125,29 +125,36 @@ int browser_look(struct hand *h, struct browser *b, const char *act, struct str 
     return n;
 }
 
-/* Looked for again whenever the page said something, and ten times a second. */
+/* A page that changes says so, and is looked at again; what nobody tells (time alone may make something visible) is looked
+ * for twice a second. */
 int browser_locate(struct hand *h, struct browser *b, const struct browser_params *p, const char *act, const char *more,
                    struct spot *ret, struct err *e)
 {
-    struct str how = browser_element_json(h, p, more);
+    enum { UNTOLD_MS = 500, LAST_MS = 100 };
+    struct str how = browser_element_json(h, p, arena_printf(h->arena, ",\"watch\":true%s", more));
 
     for (;;) {
         int n = browser_look(h, b, act, how, ret, e);
         if (n < 0 && n != -EINVAL)
             return n;
-        if (n >= 0 && ret->at && (json_get_bool(ret->at, "visible", true) || strcmp(act, "locate") != 0))
+        bool seen = n >= 0 && ret->at && (json_get_bool(ret->at, "visible", true) || strcmp(act, "locate") != 0);
+        struct str hindrance = seen ? json_get_str(ret->at, "not") : (struct str){ 0 };
+        if (seen && !hindrance.n)
             return 0;
-        if (n == -EINVAL && strstr(e->msg, "SyntaxError") && strstr(e->msg, "selector")) /* it will never be one */
-            return err_set(e, ERR_INVALID, "selector: '%.*s' is none", (int)(p->selector.n < 150 ? p->selector.n : 150),
-                           p->selector.p);
+        if (n == -EINVAL && strstr(e->msg, "SyntaxError")) /* it will never be one */
+            return err_set(e, ERR_INVALID, "selector: '%.*s' is no selector",
+                           (int)(p->selector.n < 150 ? p->selector.n : 150), p->selector.p);
         bool never = n >= 0 && !ret->at && !p->selector.n; /* a reference or an index does not come back */
-        if (never || now_ms() + 100 >= h->deadline_ms) {
+        if (never || now_ms() + LAST_MS >= h->deadline_ms) {
             if (n < 0)
                 return n;
+            if (hindrance.n)
+                return err_set(e, ERR_NOT_FOUND, "the element is there, but %.*s", STR_ARG(hindrance));
             return ret->at ? err_set(e, ERR_NOT_FOUND, "the element is there, but cannot be seen")
                            : browser_not_there(p, e);
         }
-        n = browser_pause(h, b, now_ms() + 100, e);
+        int64_t next = now_ms() + UNTOLD_MS, last = h->deadline_ms - LAST_MS;
+        n = browser_stirs(h, b, next < last ? next : last, e);
         if (n < 0)
             return n;
     }
@@ -172,7 +179,7 @@ int browser_aim(struct hand *h, struct browser *b, const struct browser_params *
     }
     if (!browser_names_element(p))
         return err_set(e, ERR_MISSING, "selector: which element? (or ref, index, x and y)");
-    int n = browser_locate(h, b, p, "locate", "", &at, e);
+    int n = browser_locate(h, b, p, "locate", ",\"hit\":true", &at, e);
     if (n < 0)
         return n;
     *x = at.x;

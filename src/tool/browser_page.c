@@ -46,8 +46,9 @@ const struct field browser_in_markdown[] = {
     { 0 },
 };
 const struct field browser_in_captcha[] = {
-    FIELD(NUM, P, timeout, "wait so many seconds until none is left unsolved, or a person says so on the desktop's page",
-          .def_num = 0, .min = 0, .max = 86400),
+    FIELD(NUM, P, timeout,
+          "wait so many seconds until none is left unsolved, or a person says so on the desktop's page", .def_num = 0,
+          .min = 0, .max = 86400),
     FIELD(NUM, P, polling, "seconds between two looks", .def_num = 2, .min = 0.1, .max = 3600),
     { 0 },
 };

@@ -1,5 +1,6 @@
-/* Waiting for the page: never by sleeping for a guess. What the browser tells by itself (load, requests, downloads)
- * ends the wait at once; what only the page knows is looked at whenever it said something, and ten times a second. */
+/* Waiting for the page: never by sleeping for a guess. Whatever the browser tells (load, requests, downloads), and every
+ * change of the page, is followed by a look; what changes without a word, such as a variable of a script, is looked at
+ * every `polling` seconds, too. */
 #include <errno.h>
 
 #include "base/limits.h"
@@ -20,7 +21,8 @@ const struct field browser_in_wait[] = {
           .choices = "visible|attached|hidden|detached"),
     FIELD(STR, P, pattern, "url, request, response: a part of the URL, or a glob", .max = 8192, .alias = "url"),
     FIELD(STR, P, expression, "function: JavaScript that is to become true", .max = 1 * MiB),
-    FIELD(NUM, P, polling, "selector, url, function: seconds between looks", .def_num = 0.1, .min = 0.01, .max = 60),
+    FIELD(NUM, P, polling, "selector, url, function: seconds between looks, if nothing tells of a change",
+          .def_num = 0.1, .min = 0.01, .max = 60),
     FIELD(STR, P, path, "download: copy it to this file", .max = LIMIT_PATH),
     TIMEOUT,
     { 0 },
@@ -49,7 +51,7 @@ static int look(struct hand *h, struct browser *b, const struct browser_params *
     int n;
 
     if (str_is(p->type, "selector")) {
-        n = browser_look(h, b, "exists", browser_element_json(h, p, ""), &at, e);
+        n = browser_look(h, b, "exists", browser_element_json(h, p, ",\"watch\":true"), &at, e);
         return n < 0 ? n : (at.at && json_get_bool(at.at, seen ? "visible" : "exists", false)) != gone;
     }
     if (str_is(p->type, "url")) {
@@ -60,7 +62,9 @@ static int look(struct hand *h, struct browser *b, const struct browser_params *
     if (str_is(p->type, "function")) {
         char *x = arena_printf(h->arena, "(async () => !!(await (%.*s\n)%s))()", STR_ARG(p->expression),
                                is_function(p->expression) ? "()" : "");
-        n = browser_evaluate(h, b, str_of(x), &v, e);
+        n = browser_act(h, b, "watch", STR("{\"watch\":true}"), &v, e);
+        if (n >= 0)
+            n = browser_evaluate(h, b, str_of(x), &v, e);
         return n < 0 ? n : json_get_bool(v, "value", false);
     }
     if (str_is(p->type, "request") || str_is(p->type, "response")) {
@@ -86,7 +90,7 @@ static int until(struct hand *h, struct browser *b, const struct browser_params 
         if (n == -EINVAL && strstr(e->msg, "SyntaxError"))
             return n;
         int64_t next = now_ms() + (int64_t)(p->polling * 1000);
-        n = browser_pause(h, b, next < h->deadline_ms ? next : h->deadline_ms, e);
+        n = browser_stirs(h, b, next < h->deadline_ms ? next : h->deadline_ms, e);
         if (n < 0)
             return n;
     }

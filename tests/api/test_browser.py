@@ -24,6 +24,12 @@ PAGES = {
     "late.html": """<title>Late</title><script>setTimeout(() => { const b = document.createElement('button'); b.id = 'late'; b.textContent = 'Late';
         b.onclick = () => history.pushState({}, '', '/late.html?clicked'); document.body.append(b) }, 700);
         addEventListener('scroll', () => { if (scrollY > 500) document.title = 'scrolled' })</script><div style="height:5000px">tall</div>""",
+    "outline.html": """<meta charset=utf-8><title>Outline</title><span id=lb>Billing address</span><input aria-labelledby=lb value=here><div>Total: 42 EUR <b>net</b></div>
+        <h5>Small head</h5><div role=tab aria-selected=true>First</div><details><summary>More</summary>inside</details><div aria-hidden=true>decoration</div>
+        <p>one <a href=/done.html target=_blank>two</a></p><div role=button aria-pressed=true aria-disabled=true>Bold</div><div contenteditable=true title=Note></div>""",
+    "cover.html": """<title>Cover</title><body style="margin:0"><button id=under style="position:absolute;left:40px;top:40px" onclick="document.title='reached'">u</button>
+        <div id=over style="position:fixed;inset:0" onclick="document.title='stopped'"></div><button id=off disabled onclick="document.title='off'"
+        style="position:relative;z-index:9">off</button>""",
     "data.bin": "0123456789" * 100,
     "drag.html": """<title>Drag</title><body style="margin:0"><div id=a draggable=true style="position:absolute;left:20px;top:20px;width:80px;height:80px">a</div>
         <div id=z style="position:absolute;left:300px;top:200px;width:200px;height:200px">z</div><script>
@@ -104,6 +110,40 @@ def test_references_reach_into_shadow_roots_and_frames(web):
     assert "ref" in web.click("task_error", ref=ref["Deep"], timeout=1)["message"], "that element is gone"
 
 
+def test_an_outline_tells_what_is_shown_and_how_it_is(web):
+    web.open("outline.html")
+    told = [line.strip()[2:] for line in web.snapshot()["snapshot"].splitlines()]
+    lines = {line.split(" [")[0]: line.split("]", 1)[1] for line in told}
+    assert lines['textbox "Billing address"'] == ' value="here"' and lines['text "Billing address"'] == ""
+    assert lines['text "Total: 42 EUR"'] == lines['text "net"'] == "" and lines['heading "Small head"'] == " level=5"
+    assert lines['tab "First"'] == " selected" and lines['group ""'] == " collapsed" and lines['textbox "Note"'] == ""
+    assert lines['button "Bold"'] == " pressed disabled" and lines['link "two"'] == "" and lines['paragraph "one two"'] == ""
+    assert not [x for x in lines if "decoration" in x or x in ('text "one"', 'text "inside"')]
+    again = [line.strip()[2:] for line in web.snapshot()["snapshot"].splitlines()]
+    assert again == told, "references stay"
+    tabs = len(web.tabs()["tabs"])
+    web.click(selector="text=two")
+    assert len(web.tabs()["tabs"]) == tabs + 1
+    web.tabs(action="close", index=tabs)
+
+
+def test_a_click_waits_until_it_reaches_its_element(web):
+    """What covers it, or disables it, is told if it stays; nothing else gets the click."""
+    web.open("cover.html")
+    r = web.click("task_error", selector="#under", timeout=1)
+    assert '<div id="over"' in r["message"] and "covered" in r["message"] and web.js("document.title") == "Cover"
+    assert "disabled" in web.click("task_error", selector="#off", timeout=1)["message"]
+    web.js("setTimeout(() => { over.remove(); off.disabled = false }, 200); 1")
+    assert web.click(selector="#under")["title"] == "reached" and web.click(selector="#off")["title"] == "off"
+
+
+def test_what_is_no_selector_is_told_at_once(web, box):
+    web.open("done.html")
+    for bad in ("###", "xpath=//["):
+        r = box.tool("browser:click", {"selector": bad}, status=400)
+        assert f"'{bad}' is no selector" in r["message"] and r["times"]["run_us"] < 15e6, r
+
+
 def test_keys_and_uploads_arrive(web, box):
     web.open("form.html")
     web.type(selector="#name", text="abc")
@@ -149,6 +189,19 @@ def test_waiting_is_for_what_happens(web):
     r = web.goto("task_error", url="http://127.0.0.1:8999/")
     assert "ERR_CONNECTION_REFUSED" in r["message"]
     assert web.open("late.html")["title"] == "Late", "and the browser goes on"
+
+
+@pytest.mark.parametrize("what, params", [
+    ("document.body.append(Object.assign(document.createElement('i'), {id: 'n', textContent: 'x'}))", {"selector": "#n"}),
+    ("query.style.display = 'none'", {"selector": "#query", "state": "hidden"}),
+    ("query.textContent = 'said'", {"type": "function", "expression": "query.textContent === 'said'"}),
+    ("history.pushState({}, '', '?moved')", {"type": "url", "pattern": "moved"}),
+    ("fetch('/data.bin')", {"type": "response", "pattern": "data.bin"})])
+def test_what_happens_is_noticed_when_it_happens(web, what, params):
+    """Without looking at it again and again: the next look would be in a minute."""
+    web.open("done.html?" + "x" * 20)
+    web.js(f"setTimeout(() => {{ {what} }}, 300); 1")
+    assert web.wait(**params, polling=60, timeout=30)["found"]
 
 
 def test_a_screenshot_is_a_picture_of_the_page(web, box):

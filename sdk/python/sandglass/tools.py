@@ -1943,7 +1943,7 @@ class BrowserTools(Namespace):
             state: selector: how it is to be (visible, attached, hidden, detached)
             pattern: url, request, response: a part of the URL, or a glob
             expression: function: JavaScript that is to become true
-            polling: selector, url, function: seconds between looks
+            polling: selector, url, function: seconds between looks, if nothing tells of a change
             path: download: copy it to this file
             timeout: seconds
 

@@ -3,8 +3,8 @@
 // prefix and whose indexes begin at `first`. The result of each function is JSON.
 (() => {
     if (globalThis.__sandglass) return;
-    const refs = new Map();
-    let last = 0, listed = [], first = 0, prefix = '';
+    const refs = new Map(), named = new WeakMap();
+    let last = 0, listed = [], first = 0, prefix = '', watching = null;
 
     const roots = function* (root) {
         yield root;
@@ -20,6 +20,29 @@
     const visible = e => {
         const r = e.getBoundingClientRect(), s = e.ownerDocument.defaultView.getComputedStyle(e);
         return r.width > 0 && r.height > 0 && s.visibility !== 'hidden' && s.display !== 'none';
+    };
+    // Tells the driver, once, that something in the page changed: whoever looks in vain then looks again.
+    const EVENTS = ['load', 'transitionend', 'animationstart', 'animationend', 'toggle', 'input', 'change'];
+    const watch = () => {
+        if (watching || typeof __sandglass_stir !== 'function') return;
+        const o = watching = new MutationObserver(() => told());
+        const told = () => {
+            o.disconnect();
+            for (const t of EVENTS) removeEventListener(t, told, true);
+            watching = null;
+            __sandglass_stir('');
+        };
+        for (const root of roots(document)) o.observe(root, { subtree: true, childList: true, attributes: true, characterData: true });
+        for (const t of EVENTS) addEventListener(t, told, true);
+    };
+    // Why a click on it would not reach it.
+    const hindrance = e => {
+        if (e.disabled) return 'disabled';
+        const r = e.getBoundingClientRect(), root = e.getRootNode();
+        const hit = root.elementFromPoint ? root.elementFromPoint(r.left + r.width / 2, r.top + r.height / 2) : null;
+        if (!hit || e.contains(hit) || [...(e.labels || [])].some(l => l.contains(hit)) || (hit.closest('label') || {}).control === e) return undefined;
+        for (let a = e; a; a = a.parentNode || a.host) if (a === hit) return undefined;
+        return 'covered by ' + hit.outerHTML.slice(0, hit.outerHTML.indexOf('>') + 1).slice(0, 80);
     };
     const find = how => {
         if (how.ref) {
@@ -60,27 +83,56 @@
         type: e.getAttribute('type') || undefined, text: (e.innerText || e.value || e.getAttribute('aria-label') || '').trim().slice(0, 100),
     });
     const refOf = e => {
-        for (const [k, v] of refs) if (v === e) return k;
-        refs.set(prefix + 'e' + ++last, e);
-        return prefix + 'e' + last;
+        if (!named.has(e)) {
+            named.set(e, prefix + 'e' + ++last);
+            refs.set(prefix + 'e' + last, e);
+        }
+        return named.get(e);
     };
-    const roleOf = e => e.getAttribute('role') || ({
-        A: e.href ? 'link' : '', BUTTON: 'button', SELECT: 'combobox', TEXTAREA: 'textbox', H1: 'heading', H2: 'heading', H3: 'heading',
-        H4: 'heading', IMG: 'img', NAV: 'navigation', MAIN: 'main', FORM: 'form', UL: 'list', OL: 'list', LI: 'listitem', TABLE: 'table', TR: 'row',
-        TD: 'cell', TH: 'columnheader', OPTION: 'option', LABEL: 'label', P: 'paragraph', DIALOG: 'dialog', SUMMARY: 'button', IFRAME: 'iframe',
-        INPUT: { checkbox: 'checkbox', radio: 'radio', submit: 'button', button: 'button', range: 'slider', search: 'searchbox', hidden: '' }[e.type] ?? 'textbox',
-    })[e.tagName] || '';
-    const nameOf = e => (e.getAttribute('aria-label') || (e.labels && e.labels[0] && e.labels[0].innerText) || e.getAttribute('alt') ||
-        e.getAttribute('title') || e.getAttribute('placeholder') ||
-        (['A', 'BUTTON', 'H1', 'H2', 'H3', 'H4', 'LABEL', 'OPTION', 'SUMMARY', 'TD', 'TH', 'P', 'LI'].includes(e.tagName) ? e.innerText : '') || '').trim().replace(/\s+/g, ' ').slice(0, 120);
+    const ROLES = {
+        BUTTON: 'button', SELECT: 'combobox', TEXTAREA: 'textbox', IMG: 'img', NAV: 'navigation', MAIN: 'main', FORM: 'form', UL: 'list', OL: 'list',
+        LI: 'listitem', TABLE: 'table', TR: 'row', TD: 'cell', TH: 'columnheader', OPTION: 'option', LABEL: 'label', P: 'paragraph', DIALOG: 'dialog',
+        SUMMARY: 'button', IFRAME: 'iframe', ARTICLE: 'article', ASIDE: 'complementary', FIELDSET: 'group', DETAILS: 'group', PROGRESS: 'progressbar',
+        METER: 'meter', OUTPUT: 'status', VIDEO: 'video', AUDIO: 'audio', CANVAS: 'canvas', HR: 'separator', BLOCKQUOTE: 'blockquote', CAPTION: 'caption',
+    };
+    const INPUTS = { checkbox: 'checkbox', radio: 'radio', submit: 'button', button: 'button', reset: 'button', image: 'button', range: 'slider', number: 'spinbutton', search: 'searchbox', hidden: '' };
+    const roleOf = e => {
+        const own = (e.getAttribute('role') || '').split(' ')[0];
+        if (own) return own === 'none' || own === 'presentation' ? '' : own;
+        if (e.tagName === 'INPUT') return INPUTS[e.type] ?? 'textbox';
+        if (e.tagName === 'A') return e.href ? 'link' : '';
+        return ROLES[e.tagName] || (/^H[1-6]$/.test(e.tagName) ? 'heading' : e.getAttribute('contenteditable') === 'true' ? 'textbox' : '');
+    };
+    const line = (text, most) => (text || '').trim().replace(/\s+/g, ' ').slice(0, most);
+    // Whose name is what they show.
+    const SHOWN = ['link', 'button', 'heading', 'label', 'option', 'cell', 'columnheader', 'rowheader', 'gridcell', 'paragraph', 'listitem', 'tab', 'menuitem', 'treeitem', 'switch', 'caption', 'status', 'alert', 'tooltip'];
+    const byId = e => (e.getAttribute('aria-labelledby') || '').split(/\s+/).map(id => id && e.getRootNode().getElementById(id)).filter(x => x).map(x => x.innerText).join(' ');
+    const nameOf = (e, role) => line(byId(e) || e.getAttribute('aria-label') || (e.labels && e.labels[0] && e.labels[0].innerText) || e.getAttribute('alt') ||
+        (e.tagName === 'INPUT' && role === 'button' && e.value) || (SHOWN.includes(role) && e.innerText) ||
+        e.getAttribute('title') || e.getAttribute('placeholder'), role === 'paragraph' ? 500 : 120);
+    const stateOf = (e, role) => {
+        let s = '';
+        if (role === 'heading') s += ' level=' + (e.getAttribute('aria-level') || e.tagName[1]);
+        if ('value' in e && e.value && role !== 'button' && e.tagName !== 'LI' && e.type !== 'password') s += ' value=' + JSON.stringify(String(e.value).slice(0, 100));
+        if (e.checked || e.getAttribute('aria-checked') === 'true') s += ' checked';
+        if ((e.tagName === 'OPTION' && e.selected) || e.getAttribute('aria-selected') === 'true') s += ' selected';
+        if (e.getAttribute('aria-pressed') === 'true') s += ' pressed';
+        const open = e.tagName === 'DETAILS' || e.tagName === 'DIALOG' ? String(e.open) : e.getAttribute('aria-expanded');
+        if (open === 'true') s += ' expanded';
+        else if (open === 'false' && e.tagName !== 'DIALOG') s += ' collapsed';
+        if (e.disabled || e.getAttribute('aria-disabled') === 'true') s += ' disabled';
+        if (e === e.ownerDocument.activeElement && e.tagName !== 'BODY') s += ' focused';
+        return s;
+    };
 
     const acts = {
+        watch() { return null; },
         // where it is, after it was brought into view
         locate(how) {
             const e = find(how);
             if (!e) return null;
             e.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
-            return { ...place(e), element: describe(e), visible: visible(e), disabled: !!e.disabled };
+            return { ...place(e), element: describe(e), visible: visible(e), not: how.hit && visible(e) ? hindrance(e) : undefined };
         },
         exists(how) { const e = find(how); return e ? { exists: true, visible: visible(e) } : null; },
         focus(how) {
@@ -223,26 +275,25 @@
         // an outline with references that stay valid while the elements live
         snapshot(how) {
             const lines = [];
-            const walk = (e, deep) => {
-                if (lines.length > how.max || deep > 200) return;
-                if (e.nodeType !== 1 || ['SCRIPT', 'STYLE', 'NOSCRIPT', 'TEMPLATE', 'HEAD'].includes(e.tagName)) return;
-                const role = roleOf(e);
+            // said: the name of something around it has its text already
+            const walk = (e, deep, said) => {
+                if (lines.length > how.max || deep > 200 || e.nodeType !== 1) return;
+                if (['SCRIPT', 'STYLE', 'NOSCRIPT', 'TEMPLATE', 'HEAD'].includes(e.tagName) || e.getAttribute('aria-hidden') === 'true') return;
+                const role = roleOf(e), shown = visible(e) || role === 'option';
+                const text = role || said || !shown ? '' : line([...e.childNodes].map(n => n.nodeType === 3 ? n.data : '').join(' '), 500);
                 let next = deep;
-                if (role && (visible(e) || role === 'option')) {
-                    let line = '  '.repeat(deep) + '- ' + role + ' ' + JSON.stringify(nameOf(e)) + ' [ref=' + refOf(e) + ']';
-                    if ('value' in e && e.value && role !== 'button' && e.tagName !== 'LI' && e.type !== 'password') line += ' value=' + JSON.stringify(String(e.value).slice(0, 100));
-                    if (e.checked) line += ' checked';
-                    if (e.disabled) line += ' disabled';
-                    lines.push(line);
+                if (role && shown) {
+                    lines.push('  '.repeat(deep) + '- ' + role + ' ' + JSON.stringify(nameOf(e, role)) + ' [ref=' + refOf(e) + ']' + stateOf(e, role));
                     next++;
-                }
-                if (e.shadowRoot) for (const k of e.shadowRoot.children) walk(k, next);
+                    said = said || SHOWN.includes(role);
+                } else if (text) lines.push('  '.repeat(deep) + '- text ' + JSON.stringify(text) + ' [ref=' + refOf(e) + ']');
+                if (e.shadowRoot) for (const k of e.shadowRoot.children) walk(k, next, said);
                 let inner = null;
                 if (e.tagName === 'IFRAME') try { inner = e.contentDocument; } catch { /* another origin */ }
-                if (inner && inner.body) walk(inner.body, next);
-                for (const k of e.children) walk(k, next);
+                if (inner && inner.body) walk(inner.body, next, false);
+                for (const k of e.children) walk(k, next, said);
             };
-            if (document.body) walk(document.body, 0);
+            if (document.body) walk(document.body, 0, false);
             return { snapshot: lines.slice(0, how.max).join('\n'), truncated: lines.length > how.max, url: location.href, title: document.title };
         },
     };
@@ -254,6 +305,7 @@
         value: (act, how) => {
             if (how.foreign && reached()) return 'null';
             prefix = how.prefix || '';
+            if (how.watch) watch();
             return JSON.stringify(acts[act](how) ?? null);
         },
         configurable: false, enumerable: false,
