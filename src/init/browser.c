@@ -401,22 +401,23 @@ int browser_stirs(struct hand *h, struct browser *b, int64_t until_ms, struct er
     return r;
 }
 
-/* What an action begins by itself (a link, a form, a script) was told when the page answers from behind the tasks that it
+static bool has_settled(void *arg)
+{
+    return has_started(arg) || ((struct browser *)arg)->at->settled;
+}
+
+/* What an action begins by itself (a link, a form, a script) was told when the page speaks from behind the tasks that it
  * had then. A page that is busy is not waited for long. */
 int browser_settle(struct hand *h, struct browser *b, struct err *e)
 {
-    int64_t deadline = h->deadline_ms, soon = now_ms() + SETTLE_MS;
-    int r = 0;
+    int64_t soon = now_ms() + SETTLE_MS;
 
     if (!has_started(b)) {
-        h->deadline_ms = deadline && deadline < soon ? deadline : soon;
-        r = browser_page(h, b, "Runtime.evaluate",
-                         STR("{\"expression\":\"new Promise(r => setTimeout(() => setTimeout(r)))\","
-                             "\"awaitPromise\":true}"),
-                         NULL, e);
-        h->deadline_ms = deadline;
-        r = r == -EPIPE || r == -ECANCELED ? r : 0; /* a page that went, crashed or hangs has no answer */
+        b->at->settled = false;
+        view_post(b, b->at, "Runtime.evaluate",
+                  STR("{\"expression\":\"setTimeout(() => setTimeout(() => __sandglass_stir('settled')))\"}"));
     }
+    int r = cdp_wait(h, b->cdp, has_settled, b, h->deadline_ms && h->deadline_ms < soon ? h->deadline_ms : soon, e);
     if (r >= 0 && b->at && b->at->navigating)
         r = browser_until(h, b, "domcontentloaded", h->deadline_ms ? h->deadline_ms - 50 : now_ms() + 10000, e);
     return r < 0 ? r : 0;

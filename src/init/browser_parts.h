@@ -23,6 +23,7 @@ struct view {
     bool ours; /* not another tool's, which speaks to the browser by /cdp: its dialogs and its size are our business */
     bool loaded, content, navigating, crashed;
     bool went;             /* its document is another than when this was reset, or has another address */
+    bool settled;          /* it has come to the end of what an action began: browser_settle() */
     bool asked;            /* to go somewhere, and has not answered: whatever ends now is what was before */
     int64_t status;        /* of the main document */
     int64_t first_request; /* of the record, after which its page began */

@@ -320,6 +320,8 @@ static void on_view_event(struct browser *b, struct view *v, struct str method, 
         off_context(v, json_get_int(p, "executionContextId", 0));
     } else if (str_is(method, "Runtime.executionContextsCleared")) {
         v->context_count = 0;
+    } else if (str_is(method, "Runtime.bindingCalled")) {
+        v->settled |= str_is(json_get_str(p, "payload"), "settled");
     } else if (str_is(method, "Inspector.targetCrashed")) {
         v->crashed = true;
     } else if (str_is(method, "Network.responseReceived")) {

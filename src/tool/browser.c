@@ -221,9 +221,10 @@ int browser_run_goto(struct hand *h, const void *params, void *result, struct er
         url = str_of(arena_printf(h->arena, "http://%.*s", STR_ARG(url)));
     const char *until = arena_z(h->arena, p->wait_until);
     int n = browser_goto(h, b, url, until, h->deadline_ms, &r->status, e);
-    struct err waited;
-    if (n < 0 && strstr(e->msg, "ERR_ABORTED")) /* by a page that is about to crash, perhaps: the news comes behind */
-        (void)browser_pause(h, b, now_ms() + 300, &waited);
+    struct err waited; /* aborted by a page that is about to crash, perhaps: the news comes behind */
+    int64_t end = n < 0 && strstr(e->msg, "ERR_ABORTED") ? now_ms() + 300 : 0;
+    while (now_ms() < end && !browser_has_crashed(b) && browser_stirs(h, b, end, &waited) >= 0)
+        ;
     if (n < 0 && browser_has_crashed(b) && (b = browser_get(h, NULL, e))) /* the page before this one, a moment ago */
         n = browser_goto(h, b, url, until, h->deadline_ms, &r->status, e);
     if (!b)
