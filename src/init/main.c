@@ -23,6 +23,7 @@
 #include "init/init.h"
 #include "init/link.h"
 #include "init/pyserver.h"
+#include "init/rtnetlink.h"
 #include "init/script.h"
 #include "init/shell.h"
 #include "init/sudo.h"
@@ -192,6 +193,7 @@ static int init_run(struct init *in, struct err *e)
     r = link_open(in, BOOT_FD_LISTEN, e);
     if (r < 0)
         return r;
+    rtnetlink_open(in);
     hands_init(in);
     if (in->boot.sudo) {
         r = sudo_listen(in, e);

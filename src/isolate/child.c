@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
+#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -51,6 +52,7 @@ struct child {
     struct child_fds in; /* network -1: entered */
     int fds[CHILD_FDS];  /* the listening socket, cgroup.procs */
     int fd_count;
+    int asked; /* seccomp_load() */
     struct child_stage stage;
     struct child_go go;
 };
@@ -204,7 +206,7 @@ static int enter_userns(int userns, struct err *e)
     return 0;
 }
 
-static int drop_rights(const struct child *c, struct err *e)
+static int drop_rights(struct child *c, struct err *e)
 {
     int r = limit_self(&c->go.spec, e);
     if (r < 0)
@@ -221,21 +223,29 @@ static int drop_rights(const struct child *c, struct err *e)
     r = step_reach(STEP_SECCOMP, e);
     if (r < 0)
         return r;
-    return seccomp_load(c->go.spec.user_namespaces, e);
+    struct boot *b = &c->go.boot;
+    if (!c->go.spec.user_namespaces)
+        return seccomp_load(NULL, NULL, e);
+    if (getrandom(&b->pass, sizeof b->pass, 0) != sizeof b->pass)
+        return err_sys(e, "read random bytes");
+    r = seccomp_load(&b->pass, &c->asked, e);
+    b->asked = c->asked >= 0;
+    return r;
 }
 
 /* Descriptors as wire/boot.h says, the channel behind them, and nothing else: a host descriptor in a box is a way out
  * of it (CVE-2024-21626). Until the end the channel must be able to tell a failure. */
 static int arrange(struct child *c, struct err *e)
 {
-    const int take[] = { c->fds[0], c->in.ready, c->in.channel };
-    enum { FIRST = BOOT_FD_LISTEN, COUNT = ARRAY_LEN(take) };
-    int from[COUNT];
+    enum { FIRST = BOOT_FD_LISTEN, MOST = 4 };
+    const int count = c->asked < 0 ? MOST - 1 : MOST;
+    const int take[MOST] = { c->fds[0], c->in.ready, c->asked < 0 ? c->in.channel : c->asked, c->in.channel };
+    int from[MOST];
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (null < 0)
         return err_sys(e, "open /dev/null");
-    for (int i = 0; i < COUNT; i++) {
+    for (int i = 0; i < count; i++) {
         from[i] = fcntl(take[i], F_DUPFD_CLOEXEC, 16); /* out of the way first */
         if (from[i] < 0)
             return err_sys(e, "move a descriptor");
@@ -243,12 +253,12 @@ static int arrange(struct child *c, struct err *e)
     for (int i = 0; i < BOOT_FD_CONFIG; i++)
         if (dup2(null, i) < 0)
             return err_sys(e, "dup2");
-    for (int i = 0; i < COUNT; i++)
+    for (int i = 0; i < count; i++)
         if (dup3(from[i], FIRST + i, O_CLOEXEC) < 0)
             return err_sys(e, "dup3");
-    c->in.channel = FIRST + COUNT - 1;
+    c->in.channel = FIRST + count - 1;
     if (syscall(SYS_close_range, BOOT_FD_CONFIG, BOOT_FD_CONFIG, 0) < 0 ||
-        syscall(SYS_close_range, FIRST + COUNT, ~0U, 0) < 0)
+        syscall(SYS_close_range, FIRST + count, ~0U, 0) < 0)
         return err_sys(e, "close_range");
     return 0;
 }
@@ -366,6 +376,7 @@ void child_become_init(const struct child_fds *take_fds, struct boot *ret)
     if (c == MAP_FAILED)
         _exit(1);
     c->in = *take_fds;
+    c->asked = -1;
     (void)setsid();
     if (become_init(c, &e) < 0) {
         (void)!write(c->in.channel, &e, sizeof e);

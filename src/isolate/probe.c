@@ -170,7 +170,7 @@ static int try_seccomp(struct err *e)
 {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
         return err_sys(e, "no_new_privs");
-    int r = seccomp_load(false, e);
+    int r = seccomp_load(NULL, NULL, e);
     if (r < 0)
         return r;
     if (unshare(CLONE_NEWUTS) == 0 || errno != EPERM)

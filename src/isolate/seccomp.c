@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -121,7 +122,8 @@ static const struct rule rules[] = {
 
 static const uint32_t personalities[] = { 0, 0xffffffff, 0x0040000 /* ADDR_NO_RANDOMIZE: gdb, sanitizers */ };
 static const uint32_t families[] = { AF_UNIX, AF_INET, AF_INET6 };
-/* The first is not for boxes that nest: traffic control is behind it, too, for who has rights over a network. */
+/* The first is not for boxes that nest: traffic control is behind it, too, for who has rights over a network. Init asks for it
+ * in the name of others, and gives them one of the box's own network. */
 static const uint32_t netlinks[] = { 0 /* ROUTE: getifaddrs */, 4 /* SOCK_DIAG: ss */, 15 /* UEVENT: libudev */ };
 static const uint32_t ioctls[] = { TIOCSTI /* types into another's terminal */, TIOCLINUX /* pastes into a console */ };
 /* Levels of setsockopt, and what they have for packet filters and multicast routing: ip_tables, ip6_tables, arp_tables and
@@ -153,6 +155,21 @@ static void emit_load(struct seccomp_program *p, size_t offset)
 static void emit_arg(struct seccomp_program *p, int i)
 {
     emit_load(p, offsetof(struct seccomp_data, args) + (size_t)i * 8);
+}
+
+/* The socket is init's own making: it shows the pass. Anybody else waits until init answers. */
+static void emit_pass(struct seccomp_program *p)
+{
+    enum { EACH = 2 }; /* instructions */
+    emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, netlinks[0], 0, BOOT_PASS_WORDS * EACH + 2));
+    for (unsigned i = 0; i < BOOT_PASS_WORDS; i++) {
+        emit_load(p, offsetof(struct seccomp_data, args) + 3 * 8 + i * 4);
+        p->pass_at[i] = p->count;
+        emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, 0, 0,
+                                             (uint8_t)((BOOT_PASS_WORDS - 1 - i) * EACH + 1)));
+    }
+    emit_ret(p, SECCOMP_RET_ALLOW);
+    emit_ret(p, SECCOMP_RET_USER_NOTIF);
 }
 
 static uint32_t error(int n)
@@ -193,6 +210,8 @@ static void emit_leaf(struct seccomp_program *p, enum act act)
         emit(p, (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, AF_NETLINK, 1, 0));
         emit_ret(p, error(EAFNOSUPPORT));
         emit_arg(p, 2);
+        if (p->nests)
+            emit_pass(p);
         emit_in(p, netlinks + p->nests, ARRAY_LEN(netlinks) - p->nests, SECCOMP_RET_ALLOW);
         emit_ret(p, error(EPROTONOSUPPORT));
         return;
@@ -326,12 +345,19 @@ const struct seccomp_program *seccomp_program(bool nests)
     return p;
 }
 
-int seccomp_load(bool nests, struct err *e)
+int seccomp_load(const struct boot_pass *pass, int *ret_asked, struct err *e)
 {
-    const struct seccomp_program *p = seccomp_program(nests);
-    struct sock_fprog prog = { .len = p->count, .filter = (struct sock_filter *)p->insns };
+    const struct seccomp_program *p = seccomp_program(pass != NULL);
+    struct sock_filter own[SECCOMP_MAX_INSNS];
+    struct sock_fprog prog = { .len = p->count, .filter = own };
 
-    if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
+    memcpy(own, p->insns, p->count * sizeof own[0]);
+    for (int i = 0; pass && i < BOOT_PASS_WORDS; i++)
+        own[p->pass_at[i]].k = pass->words[i];
+    long fd = pass ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &prog) : -1;
+    if (fd < 0 && syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &prog) < 0)
         return err_sys(e, "load the system-call filter");
+    if (ret_asked)
+        *ret_asked = (int)fd;
     return 0;
 }

@@ -9,9 +9,16 @@ enum {
     BOOT_FD_CONFIG = 3, /* struct boot, to be read and closed */
     BOOT_FD_LISTEN = 4, /* listening unix stream socket on which serve connects */
     BOOT_FD_READY = 5,  /* init writes one byte when a call could be answered at once, then closes it */
+    BOOT_FD_ASKED = 6,  /* boot.asked: who wants a socket of rtnetlink (init/rtnetlink.h) */
 };
 
-enum { BOOT_VERSION = 6, BOX_UID = 1000, BOX_GID = 1000 };
+enum { BOOT_VERSION = 7, BOX_UID = 1000, BOX_GID = 1000 };
+
+/* With it, in arguments that socket() does not have, init alone passes the filter of a box that nests. */
+enum { BOOT_PASS_WORDS = 6 };
+struct boot_pass {
+    uint32_t words[BOOT_PASS_WORDS]; /* halves of the fourth to the sixth argument, the lower one first */
+};
 
 /* What a server's administrator set for all its boxes; "": as usual */
 struct boot_habits {
@@ -39,6 +46,8 @@ struct boot {
     bool fake_clock;
     int64_t clock_offset_us;
     struct boot_habits habits;
+    bool asked; /* by isolate/child.c: BOOT_FD_ASKED is there, and this is its pass */
+    struct boot_pass pass;
 };
 
 /* Paths inside every box */

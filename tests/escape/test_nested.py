@@ -170,6 +170,65 @@ def test_a_network_of_ones_own_leads_nowhere(server, box, who):
     assert {r[x] for x in ("iptables", "bridge", "vlan", "bond", "tunnel")} == {"EPERM"} and r["netlink"] == "EPROTONOSUPPORT", r
 
 
+# Asks the kernel over rtnetlink; 0, or the errno of its answer.
+ASK = PRELUDE + '''
+import errno, signal
+def ask(s, kind, body, flags=1 | 4):
+    s.send(struct.pack("=IHHII", 16 + len(body), kind, flags, 1, 0) + body)
+    data = s.recv(65536)
+    return -struct.unpack("=i", data[16:20])[0] if struct.unpack("=H", data[4:6])[0] == 2 else 0
+def make():
+    return socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, 0)
+LINK = struct.pack("=BxHiII", 0, 0, 1, 0, 1)  # lo, down
+QDISC = struct.pack("=BxxxiIII", 0, 1, 0x10000, 0xffffffff, 0) + struct.pack("=HH8s", 12, 1, b"pfifo\\0")
+def tries(s, who):
+    print(who, "look", ask(s, 18, struct.pack("=BxHiII", 0, 0, 1, 0, 0), 1))
+    print(who, "down", errno.errorcode.get(ask(s, 16, LINK), "OK"))
+    print(who, "traffic", errno.errorcode.get(ask(s, 36, QDISC, 1 | 4 | 0x400), "OK"))
+'''
+
+
+@WHO
+def test_interfaces_of_the_box_can_be_looked_at_and_not_changed(box, who):
+    """Also with a socket that somebody got before he became root of a namespace; in a network of one's own there is none."""
+    r = test_escape.run(box, ASK + '''
+print("names", ",".join(n for _, n in socket.if_nameindex()))
+s = make()
+print("cloexec", not os.get_inheritable(s.fileno()))
+tries(s, "plain")
+assert call(272, 0x10000000 | 0x40000000) == 0
+tries(s, "kept")
+attempt("own", lambda: make() and None)
+''', who)
+    assert r == {"names": "lo", "cloexec": "True", "plain look": "0", "plain down": "EPERM", "plain traffic": "EPERM", "kept look": "0",
+                 "kept down": "EPERM", "kept traffic": "EPERM", "own": "EPROTONOSUPPORT"}
+
+
+def test_who_asks_for_such_sockets_without_end_or_dies_meanwhile_keeps_nobody(box):
+    box.tool("file:write", {"path": "/tmp/flood.py", "content": ASK + '''
+import resource
+pids = []
+for i in range(40):
+    pid = os.fork()
+    if pid == 0:
+        while True:
+            make().close()
+    pids.append(pid)
+for i, pid in enumerate(pids):
+    os.kill(pid, 9)
+    os.waitpid(pid, 0)
+    make().close()
+resource.setrlimit(resource.RLIMIT_NOFILE, (16, 16))
+kept = []
+attempt("too many", lambda: [kept.append(make()) for _ in range(20)] and "OK")
+for s in kept:
+    s.close()
+make().close()
+print("fine")
+'''})
+    assert box.out("python3 /tmp/flood.py") == "too many EMFILE\nfine\n"
+
+
 def test_the_users_root_is_still_only_the_user(box):
     """Ids that are not one's own cannot be mapped; files and processes of root of the box stay closed."""
     box.out("sudo sh -c 'echo secret > /root-file; chmod 600 /root-file; (setsid sleep 9998 >/dev/null 2>&1 &)'")

@@ -27,9 +27,8 @@ static uint32_t load(const struct seccomp_data *d, uint32_t offset)
 
 static bool nests; /* which of the two filters */
 
-static uint32_t run(const struct seccomp_data *d, int *ret_steps)
+static uint32_t run_program(const struct seccomp_program *p, const struct seccomp_data *d, int *ret_steps)
 {
-    const struct seccomp_program *p = seccomp_program(nests);
     uint32_t a = 0;
 
     *ret_steps = 0;
@@ -47,6 +46,11 @@ static uint32_t run(const struct seccomp_data *d, int *ret_steps)
         }
     }
     return 0xdead; /* ran off the end */
+}
+
+static uint32_t run(const struct seccomp_data *d, int *ret_steps)
+{
+    return run_program(seccomp_program(nests), d, ret_steps);
 }
 
 static int verdict(int nr, uint64_t a0, uint64_t a1, uint64_t a2) /* 0: allowed, else the errno */
@@ -163,8 +167,8 @@ TEST(seccomp_of_a_box_that_nests_opens_three_kinds_of_namespaces_and_closes_what
     EXPECT_INT(verdict(SYS_setns, 0, 0, 0), EPERM);
     EXPECT_INT(verdict(SYS_mount, 0, 0, 0), EPERM);
     EXPECT_INT(verdict(SYS_fsopen, 0, 0, 0), EPERM);
-    EXPECT_INT(verdict(SYS_socket, AF_NETLINK, 3, 0), EPROTONOSUPPORT);
     EXPECT_INT(verdict(SYS_socket, AF_NETLINK, 3, 4), 0);
+    EXPECT_INT(verdict(SYS_socket, AF_NETLINK, 3, 12), EPROTONOSUPPORT);
     EXPECT_INT(verdict(SYS_socket, AF_INET, 1, 0), 0);
     EXPECT_INT(verdict(SYS_ioctl, 3, TCGETS, 0), 0);
     EXPECT_INT(verdict(SYS_ioctl, 3, TIOCSTI, 0), EPERM);
@@ -187,6 +191,23 @@ TEST(seccomp_of_a_box_that_nests_opens_three_kinds_of_namespaces_and_closes_what
     EXPECT_INT(verdict(SYS_setsockopt, 3, 0, 64), 0); /* nobody has the right */
     EXPECT_INT(verdict(SYS_ioctl, 3, 0x89a0, 0), 0);
     EXPECT_INT(verdict(SYS_unshare, CLONE_NEWUSER, 0, 0), EPERM);
+}
+
+TEST(seccomp_of_a_box_that_nests_lets_init_alone_make_sockets_of_rtnetlink)
+{
+    struct seccomp_program p = *seccomp_program(true);
+    struct seccomp_data d = { .nr = SYS_socket, .arch = (uint32_t)HERE, .args = { AF_NETLINK, 3, 0 } };
+    int steps;
+
+    for (unsigned i = 0; i < BOOT_PASS_WORDS; i++)
+        p.insns[p.pass_at[i]].k = i + 1;
+    for (unsigned i = 0; i < BOOT_PASS_WORDS; i++) {
+        EXPECT_INT(run_program(&p, &d, &steps), SECCOMP_RET_USER_NOTIF);
+        d.args[3 + i / 2] |= (uint64_t)(i + 1) << (i % 2 ? 32 : 0);
+    }
+    EXPECT_INT(run_program(&p, &d, &steps), SECCOMP_RET_ALLOW);
+    d.args[2] = 12;
+    EXPECT_INT(run_program(&p, &d, &steps), SECCOMP_RET_ERRNO | EPROTONOSUPPORT);
 }
 
 TEST(seccomp_knows_one_architecture)
