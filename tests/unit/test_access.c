@@ -63,6 +63,22 @@ TEST(jwt_eddsa_vector_of_the_rfc)
     EXPECT_TRUE(strstr(e.msg, "no configured key fits") != NULL);
 }
 
+TEST(a_set_of_keys_may_have_others_and_what_cannot_be_read_is_named_without_its_surroundings)
+{
+    static const char ours[] =
+        "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-384\",\"x\":\"AA\",\"y\":\"AA\"},{\"kty\":\"OKP\",\"crv\":\"X25519\",\"x\":\"AA\"},"
+        "{\"kty\":\"OKP\",\"crv\":\"Ed25519\",\"x\":\"11qYAYKxCrfVS_7TyWQHOg7hcvPapiMlrwIaaPcHURo\"}]}";
+    static const char broken[] = "{\"keys\":[{\"kty\":\"RSA\"}]}";
+    struct jwt_keys *keys;
+    struct err e;
+
+    EXPECT_INT(jwt_keys_read(str_of(ours), &keys, &e), 0);
+    EXPECT_INT(jwt_keys_count(keys), 1);
+    jwt_keys_free(keys);
+    EXPECT_TRUE(jwt_keys_read(str_of(broken), &keys, &e) < 0);
+    EXPECT_STR(e.msg, "JWT key: a JWK of type RSA is not readable");
+}
+
 TEST(key_store_reads_what_others_append_and_skips_a_torn_line)
 {
     char home[] = "/tmp/sg-unit-keys-XXXXXX", path[64], text[API_KEY_TEXT], second[API_KEY_TEXT];
