@@ -20,6 +20,7 @@
 #include "init/child.h"
 #include "init/init.h"
 #include "init/proc.h"
+#include "init/task.h"
 
 struct waiter {
     struct job *job;
@@ -366,6 +367,36 @@ struct job_state job_describe(struct job *j)
         s.exit_code = s.sig ? 128 + s.sig : WEXITSTATUS(j->status);
     }
     return s;
+}
+
+void job_piece(struct job *j, struct task *t, int64_t to, int64_t err_to)
+{
+    memcpy(t->job, j->id, sizeof t->job);
+    t->to[0] = to;
+    t->to[1] = err_to;
+    t->flows = (spool_flows(&j->out_spool, to, j->running) ? WIRE_FLOWS_OUT : 0) |
+               (spool_flows(&j->err_spool, err_to, j->running) ? WIRE_FLOWS_ERR : 0);
+}
+
+void job_held(struct task *t, int64_t out, int64_t err)
+{
+    struct job *j = t->job[0] ? job_find(t->init, str_of(t->job), NULL) : NULL;
+
+    if (!j)
+        return;
+    spool_hold(&j->out_spool, t->to[0], out);
+    spool_hold(&j->err_spool, t->to[1], err);
+}
+
+int64_t job_patience(struct job *j, int64_t from, int64_t err_from, int64_t max_ms)
+{
+    int64_t out = spool_wait_ms(&j->out_spool, from), err = spool_wait_ms(&j->err_spool, err_from);
+
+    if (!j->running || out == 0 || err == 0)
+        return 0;
+    if (out > 0 && out < max_ms)
+        max_ms = out;
+    return err > 0 && err < max_ms ? err : max_ms;
 }
 
 static void feed(struct job *j);

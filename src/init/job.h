@@ -30,5 +30,10 @@ void job_on_started(struct job *j, on_job *cb, void *arg);
 /* cb is called once: at the end or, unless only that is wanted, the next output; or after wait_ms. */
 void job_wait(struct job *j, int64_t wait_ms, bool only_end, on_job *cb, void *arg);
 void job_unwait(struct init *in, void *arg); /* arg's wait is not wanted any more */
+/* The task's result has output of the job up to these places; and what was not passed on of it. */
+void job_piece(struct job *j, struct task *t, int64_t to, int64_t err_to);
+void job_held(struct task *t, int64_t out, int64_t err);
+/* How long to wait for something behind these places, at most max_ms; 0: it is there, or the job ended. */
+int64_t job_patience(struct job *j, int64_t from, int64_t err_from, int64_t max_ms);
 int job_input(struct job *j, struct str data, bool eof, struct err *e);
 void job_signal(struct job *j, int sig); /* the whole tree; SIGKILL leaves none */

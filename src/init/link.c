@@ -16,6 +16,7 @@
 #include "init/dial.h"
 #include "init/driver.h"
 #include "init/init.h"
+#include "init/job.h"
 #include "init/shell.h"
 #include "init/task.h"
 #include "isolate/root.h"
@@ -322,6 +323,17 @@ static int on_dial(struct link *l, uint64_t id, struct str payload, struct err *
     return r;
 }
 
+static int on_held(struct link *l, uint64_t id, struct str payload, struct err *e)
+{
+    struct task *t = task_find(l->init, id);
+    struct wire_held w;
+
+    int r = field_unpack(wire_held_fields, payload, &l->scratch, &w, sizeof w, e);
+    if (r >= 0 && t)
+        job_held(t, w.out, w.err);
+    return r;
+}
+
 static int on_frame(struct link *l, const struct frame_head *head, struct str payload, struct err *e)
 {
     struct task *t = NULL;
@@ -340,6 +352,7 @@ static int on_frame(struct link *l, const struct frame_head *head, struct str pa
         if (t)
             task_ack(t);
         return 0;
+    case FRAME_HELD: return on_held(l, head->id, payload, e);
     case FRAME_CANCEL:
         t = task_find(l->init, head->id);
         if (t)

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/limits.h"
+#include "base/loop.h"
 
 /* The memfd: HEAD bytes as they came, then a ring of RING bytes. */
 static const int64_t HEAD = LIMIT_OUTPUT_KEPT / 4;
@@ -39,6 +40,7 @@ static void add(struct spool *s, const char *p, int64_t n)
 {
     if (s->memfd < 0)
         s->memfd = memfd_create("job", MFD_CLOEXEC);
+    s->last_us = now_us();
     while (n > 0) {
         int64_t run;
         int64_t at = place(s->total, &run);
@@ -63,6 +65,35 @@ int spool_drain(struct spool *s, int fd)
         add(s, chunk, n);
     }
     return 1;
+}
+
+static int64_t settled_in_ms(const struct spool *s)
+{
+    int64_t ms = SPOOL_SETTLE_MS - (now_us() - s->last_us) / 1000;
+
+    return ms > 0 ? ms : 0;
+}
+
+bool spool_flows(const struct spool *s, int64_t to, bool running)
+{
+    return to < s->total || (running && s->total && settled_in_ms(s) > 0);
+}
+
+void spool_hold(struct spool *s, int64_t to, int64_t n)
+{
+    if (n <= 0 || n > to || to > s->total)
+        return;
+    if (s->read_to == to)
+        s->read_to = to - n;
+    s->held_from = to - n;
+    s->held_to = to;
+}
+
+int64_t spool_wait_ms(const struct spool *s, int64_t from)
+{
+    if (s->total <= from)
+        return -1;
+    return s->total == s->held_to && from >= s->held_from ? settled_in_ms(s) : 0;
 }
 
 struct str spool_read(const struct spool *s, int64_t *offset, size_t max, struct arena *a)

@@ -9,11 +9,21 @@
 struct spool {
     int memfd; /* -1: nothing yet */
     int64_t total;
-    int64_t read_to; /* where a reader without an offset goes on */
+    int64_t read_to;            /* where a reader without an offset goes on */
+    int64_t last_us;            /* when something came */
+    int64_t held_from, held_to; /* what a reader got and did not pass on: he waits for what follows it */
 };
+
+enum { SPOOL_SETTLE_MS = 1000 }; /* after so long without more, nobody waits for what follows */
 
 void spool_init(struct spool *s);
 void spool_done(struct spool *s);
 int spool_drain(struct spool *s, int fd); /* as stream_drain */
+bool spool_flows(const struct spool *s, int64_t to,
+                 bool running); /* more follows what ends at to, or may at any moment */
+void spool_hold(struct spool *s, int64_t to,
+                int64_t n); /* of what was read up to there, n bytes are to be read again */
+int64_t spool_wait_ms(const struct spool *s,
+                      int64_t from); /* until there is something new behind from: 0: there is; < 0: who knows */
 /* Up to max bytes from *offset on, which moves behind them. What is gone is replaced by a line that says so. */
 struct str spool_read(const struct spool *s, int64_t *offset, size_t max, struct arena *a);

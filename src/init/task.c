@@ -83,6 +83,7 @@ void task_finish(struct task *t, enum outcome o, const struct err *e, const void
         .run_us = now_us() - t->begun_us,
         .cpu_us = t->cpu_us,
         .dropped_bytes = dropped_bytes,
+        .flows = t->flows,
     };
     unsigned fds = 0;
 

@@ -70,6 +70,40 @@ static bool print_result(struct call *c, const void *result)
     return true;
 }
 
+static void *member(struct call *c, void *result, const char *name, enum field_type type)
+{
+    for (const struct field *f = c->tool->result; f && f->name; f++)
+        if (f->type == type && strcmp(f->name, name) == 0)
+            return (char *)result + f->offset;
+    return NULL;
+}
+
+/* A piece of an output that goes on ends before what may be the beginning of a secret's value: that comes whole with
+ * the next piece. */
+static int64_t hold_back_of(struct call *c, void *result, const char *text, const char *offset)
+{
+    struct str *s = member(c, result, text, FIELD_STR);
+    int64_t *end = member(c, result, offset, FIELD_INT);
+    size_t n = s && end ? secrets_begun(c->node->secrets, c->tenant, *s) : 0;
+
+    if (!n)
+        return 0;
+    s->n -= n;
+    *end -= (int64_t)n;
+    return (int64_t)n;
+}
+
+static void hold_back(struct call *c, int64_t flows, void *result)
+{
+    struct wire_held held = {
+        .out = flows & WIRE_FLOWS_OUT ? hold_back_of(c, result, "stdout", "offset") : 0,
+        .err = flows & WIRE_FLOWS_ERR ? hold_back_of(c, result, "stderr", "stderr_offset") : 0,
+    };
+
+    if ((held.out || held.err) && c->box)
+        link_held(c->box->link, c->id, &held);
+}
+
 static void print_data(struct call *c, const struct wire_result *r)
 {
     void *result = arena_alloc(&c->arena, c->tool->result_size + 1);
@@ -86,6 +120,7 @@ static void print_data(struct call *c, const struct wire_result *r)
     for (const struct field *f = c->tool->result; f && f->name; f++)
         if (f->session)
             *(struct str *)((char *)result + f->offset) = c->session ? str_of(c->session->name) : (struct str){ 0 };
+    hold_back(c, r->flows, result);
     if (!print_result(c, result))
         return;
     if (call_keep_fields(c, result)) {

@@ -145,6 +145,12 @@ void link_call(struct link *k, uint64_t call, const struct wire_call *c)
         flush(k);
 }
 
+void link_held(struct link *k, uint64_t call, const struct wire_held *h)
+{
+    if (k->fd >= 0)
+        frame_add(&k->out, FRAME_HELD, call, 0, wire_held_fields, h); /* the ACK follows, and takes it along */
+}
+
 void link_ack(struct link *k, uint64_t call)
 {
     if (k->fd < 0)

@@ -24,6 +24,7 @@ void link_free(struct link *k);
 bool link_is_open(const struct link *k);
 
 void link_call(struct link *k, uint64_t call, const struct wire_call *c);
+void link_held(struct link *k, uint64_t call, const struct wire_held *h);
 void link_ack(struct link *k, uint64_t call); /* leaves with the next call, or by link_flush */
 void link_flush(struct link *k);
 void link_cancel(struct link *k, uint64_t call);

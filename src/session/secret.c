@@ -86,49 +86,79 @@ static void forget_value(struct secret *x)
     if (x->value)
         OPENSSL_cleanse(x->value, x->value_n);
     free(x->value);
-    free((char *)x->in_json.p);
-    free((char *)x->in_shell.p);
     x->value = NULL;
-    x->in_json = x->in_shell = (struct str){ 0 };
+    for (int i = 0; i < SECRET_FORMS; i++) {
+        if (x->forms[i].n)
+            OPENSSL_cleanse((char *)x->forms[i].p, x->forms[i].n);
+        free((char *)x->forms[i].p);
+        x->forms[i] = (struct str){ 0 };
+    }
 }
 
-static void set_value(struct secret *x, struct str value)
+static struct str keep_form(struct buf *b, size_t skip)
+{
+    char *text = strndup(b->p + skip, b->n - 2 * skip);
+
+    if (!text)
+        abort();
+    OPENSSL_cleanse(b->p, b->n);
+    buf_reset(b);
+    return str_of(text);
+}
+
+/* As it stands inside of the quotes of JSON. */
+static struct str in_json(struct str text)
 {
     struct buf b;
     struct jw w = { .out = &b };
 
+    buf_init(&b, text.n * 6 + 16);
+    jw_str(&w, text);
+    struct str got = keep_form(&b, 1);
+    buf_done(&b);
+    return got;
+}
+
+/* With something before each of these characters; of a newline, a letter may stand for it. */
+static struct str with_escapes(struct str text, const char *escaped, char before, char newline)
+{
+    struct buf b;
+
+    buf_init(&b, text.n * 2 + 16);
+    for (size_t i = 0; i < text.n; i++) {
+        if (strchr(escaped, text.p[i]))
+            buf_char(&b, before);
+        buf_char(&b, text.p[i] == '\n' ? newline : text.p[i]);
+    }
+    struct str got = keep_form(&b, 0);
+    buf_done(&b);
+    return got;
+}
+
+static void set_value(struct secret *x, struct str value)
+{
     forget_value(x);
     x->value = malloc(value.n + 1);
-    buf_init(&b, SECRET_MAX * 6 + 16);
-    jw_str(&w, value);
-    char *text = strndup(b.p + 1, b.n - 2); /* without its quotes */
-    if (!x->value || !text)
+    if (!x->value)
         abort();
     memcpy(x->value, value.p, value.n);
     x->value_n = value.n;
-    x->in_json = str_of(text);
-    buf_reset(&b);
-    for (size_t i = 0; i < value.n; i++) {
-        if (strchr("$`\"\\", value.p[i]))
-            buf_char(&b, '\\');
-        buf_char(&b, value.p[i]);
+    x->forms[SECRET_JSON] = in_json(value);
+    if (!str_eq(x->forms[SECRET_JSON], value)) {
+        x->forms[SECRET_ESCAPED] = in_json(value);
+        x->forms[SECRET_JSON_ESCAPED] = in_json(x->forms[SECRET_ESCAPED]);
     }
-    text = strndup(b.p, b.n);
-    if (!text)
-        abort();
-    x->in_shell = str_of(text);
-    OPENSSL_cleanse(b.p, b.size);
-    buf_done(&b);
+    if (memchr(value.p, '\n', value.n)) {
+        x->forms[SECRET_CRLF] = with_escapes(value, "\n", '\r', '\n');
+        x->forms[SECRET_JSON_CRLF] = in_json(x->forms[SECRET_CRLF]);
+        x->forms[SECRET_ANSI] = with_escapes(value, "\n\\'", '\\', 'n');
+    }
+    x->forms[SECRET_SHELL] = with_escapes(value, "$`\"\\", '\\', '\n');
 }
 
-static struct str form_of(const struct secret *x, enum secret_form form)
+struct str secret_as(const struct secret *x, int form)
 {
-    switch (form) {
-    case SECRET_PLAIN: break;
-    case SECRET_JSON: return x->in_json;
-    case SECRET_SHELL: return x->in_shell;
-    }
-    return (struct str){ x->value, x->value_n };
+    return form == SECRET_PLAIN ? (struct str){ x->value, x->value_n } : x->forms[form];
 }
 
 static struct secret *slot(struct secrets *s, const char *tenant, struct str name)
@@ -402,7 +432,7 @@ int secrets_expand(const struct secrets *s, const struct secret_use *use, struct
             return r;
         }
         buf_add(&out, p, (size_t)(at - p));
-        buf_str(&out, form_of(x, form));
+        buf_str(&out, secret_as(x, form));
         p = close_ + 1;
     }
     buf_add(&out, p, (size_t)(end - p));
@@ -416,20 +446,118 @@ int secrets_expand(const struct secrets *s, const struct secret_use *use, struct
 
 /* --- out --- */
 
-static struct str redact_one(const struct secret *x, struct str needle, struct str text, struct arena *a)
-{
-    const char *p = text.p, *end = text.p + text.n, *at;
-    struct buf out;
+/* A part of a text that is to have a name instead. */
+struct found {
+    size_t at, n;
+    const struct secret *secret;
+};
 
-    if (needle.n > text.n || !memmem(p, text.n, needle.p, needle.n))
-        return text;
-    buf_init(&out, LIMIT_RECORD);
-    while ((at = memmem(p, (size_t)(end - p), needle.p, needle.n))) {
-        buf_add(&out, p, (size_t)(at - p));
-        buf_printf(&out, MARK "%s}", x->name);
-        p = at + needle.n;
+struct finds {
+    struct found *v;
+    size_t n, room;
+};
+
+static void found(struct finds *f, size_t at, size_t n, const struct secret *x)
+{
+    struct found *last = f->n ? &f->v[f->n - 1] : NULL;
+
+    if (last && last->secret == x && at >= last->at && at < last->at + last->n) { /* "ababab" has "abab" twice */
+        last->n = at + n > last->at + last->n ? at + n - last->at : last->n;
+        return;
     }
-    buf_add(&out, p, (size_t)(end - p));
+    if (f->n == f->room) {
+        f->room = f->room ? f->room * 2 : 16;
+        f->v = realloc(f->v, f->room * sizeof *f->v);
+        if (!f->v)
+            abort();
+    }
+    f->v[f->n++] = (struct found){ at, n, x };
+}
+
+/* The first goes first; of those that begin together, the longest. */
+static int by_place(const void *a, const void *b)
+{
+    const struct found *x = a, *y = b;
+
+    if (x->at != y->at)
+        return x->at < y->at ? -1 : 1;
+    return x->n != y->n ? (x->n > y->n ? -1 : 1) : 0;
+}
+
+/* Where the middle of a long output was left out, it may have been cut through a value: what is left of that at the
+ * end of the one part and at the beginning of the other. At least CUT_MIN bytes of it, or too much would look alike. */
+enum { CUT_MIN = 4, CUTS_MAX = 16 };
+#define CUT_BEGIN "[... "
+#define CUT_END   " bytes omitted ...]"
+
+static void find_cut(struct finds *f, const struct secret *x, struct str v, struct str text, struct str cut)
+{
+    static const char *const ends[] = { "\\n", "\n" };
+    size_t left = (size_t)(cut.p - text.p), right = left + cut.n;
+
+    for (size_t i = 0; i < ARRAY_LEN(ends); i++) { /* the newlines around the line that says so; in JSON, or plain */
+        size_t n = strlen(ends[i]);
+        if (left >= n && memcmp(text.p + left - n, ends[i], n) == 0)
+            left -= n;
+        if (text.n - right >= n && memcmp(text.p + right, ends[i], n) == 0)
+            right += n;
+    }
+    for (size_t n = v.n - 1 < left ? v.n - 1 : left; n >= CUT_MIN; n--)
+        if (memcmp(text.p + left - n, v.p, n) == 0) {
+            found(f, left - n, n, x);
+            break;
+        }
+    for (size_t n = v.n - 1 < text.n - right ? v.n - 1 : text.n - right; n >= CUT_MIN; n--)
+        if (memcmp(text.p + right, v.p + v.n - n, n) == 0) {
+            found(f, right, n, x);
+            break;
+        }
+}
+
+static struct str next_cut(struct str text, size_t *from)
+{
+    for (const char *end; (end = memmem(text.p + *from, text.n - *from, CUT_END, strlen(CUT_END)));) {
+        const char *begin = end;
+        while (begin > text.p && begin[-1] >= '0' && begin[-1] <= '9')
+            begin--;
+        *from = (size_t)(end - text.p) + strlen(CUT_END);
+        if ((size_t)(begin - text.p) >= strlen(CUT_BEGIN) &&
+            memcmp(begin - strlen(CUT_BEGIN), CUT_BEGIN, strlen(CUT_BEGIN)) == 0)
+            return (struct str){ begin - strlen(CUT_BEGIN), *from - (size_t)(begin - strlen(CUT_BEGIN) - text.p) };
+    }
+    return (struct str){ 0 };
+}
+
+static void find_value(struct finds *f, const struct secret *x, struct str v, struct str text)
+{
+    struct str cut;
+
+    if (!v.n)
+        return;
+    for (const char *p = text.p; (p = memmem(p, text.n - (size_t)(p - text.p), v.p, v.n)); p++)
+        found(f, (size_t)(p - text.p), v.n, x);
+    for (size_t from = 0, n = 0; n < CUTS_MAX && (cut = next_cut(text, &from)).n; n++)
+        find_cut(f, x, v, text, cut);
+}
+
+/* Where values overlap, the part that the first left of the next has that one's name. Of $'...', a name is outside: what
+ * it stands for is put into double quotes. */
+static struct str with_names(const struct finds *f, struct str text, enum secret_form form, struct arena *a)
+{
+    struct buf out;
+    size_t at = 0;
+
+    buf_init(&out, LIMIT_RECORD);
+    for (size_t i = 0; i < f->n; i++) {
+        const struct found *x = &f->v[i];
+        if (x->at + x->n <= at)
+            continue;
+        if (x->at > at)
+            buf_add(&out, text.p + at, x->at - at);
+        buf_printf(&out, form == SECRET_ANSI ? "'\"" MARK "%s}\"$'" : MARK "%s}", x->secret->name);
+        at = x->at + x->n;
+    }
+    buf_add(&out, text.p + at, text.n - at);
     struct str clean = out.full ? STR("null") : arena_copy(a, buf_view(&out));
     buf_done(&out);
     return clean;
@@ -439,8 +567,17 @@ struct str secrets_redact(const struct secrets *s, const struct tenant *t, struc
                           struct arena *a)
 {
     const struct secret *x;
+    struct finds f = { 0 };
 
-    for (size_t i = 0; text.n && (x = secrets_next(s, t, &i));)
-        text = redact_one(x, form_of(x, form), text, a);
+    for (size_t i = 0; text.n && (x = secrets_next(s, t, &i));) {
+        int last = form == SECRET_PLAIN ? SECRET_ESCAPED : form == SECRET_JSON ? SECRET_JSON_ESCAPED : (int)form;
+        for (int k = (int)form; k <= last; k++)
+            find_value(&f, x, secret_as(x, k), text);
+    }
+    if (!f.n)
+        return text;
+    qsort(f.v, f.n, sizeof *f.v, by_place);
+    text = with_names(&f, text, form, a);
+    free(f.v);
     return text;
 }

@@ -17,6 +17,20 @@
 struct jw;
 struct secrets;
 
+/* What kind of text it stands in: as it is; as a terminal shows it (its lines end in CR LF); with JSON's escapes; these
+ * three inside of a JSON string; inside of a shell's double quotes; of its $'...'. */
+enum secret_form {
+    SECRET_PLAIN,
+    SECRET_CRLF,
+    SECRET_ESCAPED,
+    SECRET_JSON,
+    SECRET_JSON_CRLF,
+    SECRET_JSON_ESCAPED,
+    SECRET_SHELL,
+    SECRET_ANSI,
+    SECRET_FORMS
+};
+
 struct secret {
     char tenant[64], name[64];
     char box[32];    /* only for this one; "": any */
@@ -24,7 +38,7 @@ struct secret {
     int64_t set_us;
     char *value; /* NULL: removed */
     size_t value_n;
-    struct str in_json, in_shell; /* the same as it stands inside of a JSON string, of a shell's double quotes */
+    struct str forms[SECRET_FORMS]; /* the same by enum secret_form, but for SECRET_PLAIN */
 };
 
 enum { SECRET_MIN = 8, SECRET_MAX = 8192 }; /* a short one would be found everywhere */
@@ -39,7 +53,7 @@ const struct secret *secrets_next(const struct secrets *s, const struct tenant *
 void secret_print(const struct secret *x, struct jw *w); /* members; not the value */
 bool secret_name_ok(struct str name);
 
-enum secret_form { SECRET_PLAIN, SECRET_JSON, SECRET_SHELL }; /* what kind of text it stands in */
+struct str secret_as(const struct secret *x, int form); /* empty: it has no such form of its own */
 
 /* Where a value may go: tool NULL: into an environment. */
 struct secret_use {
@@ -49,7 +63,8 @@ struct secret_use {
 /* text with the values in place of "${secret:NAME}"; itself if there is none. */
 int secrets_expand(const struct secrets *s, const struct secret_use *use, struct str text, enum secret_form form,
                    struct arena *a, struct str *ret, struct err *e);
-/* text with the names in place of values; itself if there is none. */
+/* text with the names in place of values; itself if there is none. Plain text and JSON are looked through for all
+ * three forms of theirs. */
 struct str secrets_redact(const struct secrets *s, const struct tenant *t, struct str text, enum secret_form form,
                           struct arena *a);
 int secret_may(const struct secret *x, const struct secret_use *use, struct err *e);

@@ -11,8 +11,8 @@
 void secret_stream_init(struct secret_stream *f, const struct secrets *s, const struct tenant *t, size_t eager)
 {
     *f = (struct secret_stream){ .secrets = s, .tenant = t, .eager = eager };
-    buf_init(&f->kept, LIMIT_STREAM_PIECE + SECRET_MAX);
-    buf_init(&f->out, LIMIT_STREAM_PIECE + SECRET_MAX);
+    buf_init(&f->kept, LIMIT_STREAM_PIECE + 6 * SECRET_MAX);
+    buf_init(&f->out, LIMIT_STREAM_PIECE + 6 * SECRET_MAX);
 }
 
 void secret_stream_done(struct secret_stream *f)
@@ -30,23 +30,26 @@ static void cover(struct secret_stream *f)
     struct str in = buf_view(&f->kept);
 
     for (size_t i = 0; (x = secrets_next(f->secrets, f->tenant, &i));)
-        for (const char *p = in.p; (p = memmem(p, in.n - (size_t)(p - in.p), x->value, x->value_n)); p++)
-            memset(f->out.p + (p - in.p), '*', x->value_n);
+        for (int form = SECRET_PLAIN; form <= SECRET_ESCAPED; form++) {
+            struct str v = secret_as(x, form);
+            for (const char *p = in.p; v.n && (p = memmem(p, in.n - (size_t)(p - in.p), v.p, v.n)); p++)
+                memset(f->out.p + (p - in.p), '*', v.n);
+        }
 }
 
-/* How many bytes at the end may be the beginning of a value. */
-static size_t undecided(const struct secret_stream *f)
+size_t secrets_begun(const struct secrets *s, const struct tenant *t, struct str text)
 {
     const struct secret *x;
-    struct str in = buf_view(&f->kept);
     size_t most = 0;
 
-    for (size_t i = 0; (x = secrets_next(f->secrets, f->tenant, &i));) {
-        size_t n = x->value_n - 1 < in.n ? x->value_n - 1 : in.n;
-        for (; n > most; n--)
-            if (memcmp(in.p + in.n - n, x->value, n) == 0)
-                most = n;
-    }
+    for (size_t i = 0; text.n && (x = secrets_next(s, t, &i));)
+        for (int form = SECRET_PLAIN; form <= SECRET_ESCAPED; form++) {
+            struct str v = secret_as(x, form);
+            size_t n = v.n && v.n - 1 < text.n ? v.n - 1 : v.n ? text.n : 0;
+            for (; n > most; n--)
+                if (memcmp(text.p + text.n - n, v.p, n) == 0)
+                    most = n;
+        }
     return most;
 }
 
@@ -71,7 +74,8 @@ struct str secret_stream_put(struct secret_stream *f, struct str data, bool last
     buf_str(&f->kept, data);
     buf_str(&f->out, data);
     cover(f);
-    size_t waits = last ? 0 : undecided(f), early = waits < f->eager ? waits : f->eager;
+    size_t waits = last ? 0 : secrets_begun(f->secrets, f->tenant, buf_view(&f->kept)),
+           early = waits < f->eager ? waits : f->eager;
     f->drop = f->kept.n - waits;
     struct str out = pass_on(f, f->drop + early);
     if (f->told < f->drop)

@@ -25,5 +25,7 @@ size_t secret_stream_waits(const struct secret_stream *f); /* bytes that were pu
 /* They have waited long enough. If they turn out to be the beginning of a value, its rest is still covered. */
 struct str secret_stream_give_up(struct secret_stream *f);
 
+/* How many bytes at the end of a text may be the beginning of a value. */
+size_t secrets_begun(const struct secrets *s, const struct tenant *t, struct str text);
 /* The same for a file: the descriptor itself, or another one. -1: neither could be had. */
 int secrets_redact_fd(const struct secrets *s, const struct tenant *t, int take_fd);

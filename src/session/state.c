@@ -73,8 +73,9 @@ static int record_state(struct node *n, const struct state *s, struct err *e)
 {
     struct jw w = { .out = &n->scratch };
     struct arena a = { 0 };
-    struct str shell = secrets_redact(n->secrets, s->tenant, s->shell, SECRET_SHELL, &a);
+    struct str shell = secrets_redact(n->secrets, s->tenant, s->shell, SECRET_ANSI, &a);
 
+    shell = secrets_redact(n->secrets, s->tenant, shell, SECRET_SHELL, &a);
     buf_reset(w.out);
     jw_obj(&w);
     print_members(s, &w);

@@ -549,6 +549,7 @@ static void finish_output(void *arg, struct job *j)
     out.stderr = spool_read(s.err, &out.stderr_offset, (size_t)room, &t->arena);
     s.out->read_to = out.offset;
     s.err->read_to = out.stderr_offset;
+    job_piece(j, t, out.offset, out.stderr_offset);
     if (!s.running) {
         out.exit_code = s.exit_code;
         out.signal = signal_name(&t->arena, s.sig);
@@ -570,12 +571,13 @@ static void output_begin(struct task *t, const void *params)
     int64_t from = p->offset == FIELD_ABSENT ? s.out->read_to : p->offset;
     int64_t err_from = p->stderr_offset == FIELD_ABSENT ? s.err->read_to : p->stderr_offset;
     t->state = (void *)params;
-    if (!s.running || p->wait_ms <= 0 || s.out->total > from || s.err->total > err_from) {
+    int64_t wait_ms = job_patience(j, from, err_from, p->wait_ms);
+    if (wait_ms <= 0) {
         finish_output(t, j);
         return;
     }
     t->cancel = forget_job;
-    job_wait(j, p->wait_ms, false, finish_output, t);
+    job_wait(j, wait_ms, false, finish_output, t);
 }
 
 static void list_begin(struct task *t, const void *params)

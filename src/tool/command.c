@@ -269,6 +269,7 @@ static void finish_launch(void *arg, struct job *j)
     out.stderr_offset = s.err->total;
     out.stdout = both_ends(t, s.out, p->max_output_length, &dropped);
     out.stderr = both_ends(t, s.err, p->max_output_length, &dropped);
+    job_piece(j, t, out.offset, out.stderr_offset);
     enum outcome o = f->run->status == RUN_TIMED_OUT                             ? OUTCOME_TIMEOUT
                      : f->run->status == RUN_KILLED                              ? OUTCOME_KILLED
                      : f->run->status == RUN_COMPLETED && f->run->exit_code != 0 ? OUTCOME_TASK_ERROR
@@ -358,6 +359,7 @@ static void finish_follow(void *arg, struct job *j)
         struct job_state s = job_describe(j);
         out.stdout = spool_read(s.out, &out.offset, LIMIT_OUTPUT_KEPT, &t->arena);
         out.stderr = spool_read(s.err, &out.stderr_offset, LIMIT_OUTPUT_KEPT, &t->arena);
+        job_piece(j, t, out.offset, out.stderr_offset);
     }
     struct info_row row = { .command_id = str_of(f->run->id),
                             .command = str_of(f->run->command),
@@ -390,13 +392,13 @@ static void follow_begin(struct task *t, const void *params)
         return;
     run_hold(f->run);
     struct job *j = run_job(f->run);
-    struct job_state s = j ? job_describe(j) : (struct job_state){ 0 };
-    if (!j || !s.running || !p->wait || s.out->total > p->offset || s.err->total > p->stderr_offset) {
+    int64_t wait_ms = j && p->wait ? job_patience(j, p->offset, p->stderr_offset, to_ms(p->wait_timeout)) : 0;
+    if (wait_ms <= 0) {
         finish_follow(t, j);
         return;
     }
     t->cancel = on_cancel;
-    job_wait(j, to_ms(p->wait_timeout), false, finish_follow, t);
+    job_wait(j, wait_ms, false, finish_follow, t);
 }
 
 static void finish_info(struct task *t, struct run *r)

@@ -43,12 +43,18 @@ const struct field wire_result_fields[] = {
     FIELD(INT, struct wire_result, run_us, "time"),
     FIELD(INT, struct wire_result, cpu_us, "time"),
     FIELD(INT, struct wire_result, dropped_bytes, "output lost"),
+    FIELD(INT, struct wire_result, flows, "what goes on"),
     FIELD(BYTES, struct wire_result, result, "packed"),
     FIELD(ROWS, struct wire_result, pictures, "for the log", .max = WIRE_PICTURES_MAX, .rows = picture_fields,
           .row_size = sizeof(struct wire_picture)),
     { 0 },
 };
 
+const struct field wire_held_fields[] = {
+    FIELD(INT, struct wire_held, out, "bytes of stdout"),
+    FIELD(INT, struct wire_held, err, "bytes of stderr"),
+    { 0 },
+};
 const struct field wire_dial_fields[] = {
     FIELD(STR, struct wire_dial, target, "what to connect to"), FIELD(INT, struct wire_dial, after, "offset"),
     FIELD(INT, struct wire_dial, after_err, "offset"),          FIELD(INT, struct wire_dial, cols, "of a terminal"),

@@ -6,6 +6,7 @@
  *   init -> serve  HELLO                 version, then one KNOWN per call that init still holds
  *   serve -> init  CALL  id tool params  at most once per id; init answers a repeated id by its state
  *   init -> serve  RESULT id ...         sent again on each new connection until ACK
+ *   serve -> init  HELD  id              of a result that flows: so much of its end was not passed on, and is to be read again
  *   serve -> init  ACK   id              the result is in the log; init forgets it
  *   serve -> init  CANCEL id             end the call's processes; a RESULT follows
  *   init -> serve  READY                 HELLO is over: all KNOWN were sent
@@ -42,6 +43,7 @@ enum frame_type {
     FRAME_DIALED,
     FRAME_ENV, /* serve -> init: variables of every program that is started from now on */
     FRAME_ABOUT,
+    FRAME_HELD,
     FRAME_TYPES /* how many, and one */
 };
 
@@ -83,6 +85,7 @@ struct wire_result {
     int64_t run_us;        /* from receipt to end */
     int64_t cpu_us;        /* user + system of the reaped children, if known */
     int64_t dropped_bytes; /* output that is in no stream of this result */
+    int64_t flows;         /* WIRE_FLOWS_...: these of its members are pieces, and more of them comes soon */
     struct str result;     /* packed by the tool's own table */
     struct rows pictures;  /* struct wire_picture: for the log only */
 };
@@ -91,6 +94,11 @@ struct wire_picture {
     struct str bytes;
 };
 enum { WIRE_PICTURES_MAX = 4 };
+
+enum { WIRE_FLOWS_OUT = 1, WIRE_FLOWS_ERR = 2 }; /* "stdout", up to "offset"; "stderr", up to "stderr_offset" */
+struct wire_held {
+    int64_t out, err; /* bytes */
+};
 
 struct wire_dial {
     struct str target;  /* "tcp:8000", "unix:/path", "terminal:name", "browser:", "app:name" */
@@ -121,8 +129,8 @@ struct wire_file {
 enum { WIRE_FILE_MAX = 8192 };
 
 extern const struct field wire_env_fields[], wire_hello_fields[], wire_known_fields[], wire_call_fields[],
-    wire_shell_fields[], wire_result_fields[], wire_dial_fields[], wire_dialed_fields[], wire_about_fields[],
-    wire_file_fields[];
+    wire_shell_fields[], wire_result_fields[], wire_held_fields[], wire_dial_fields[], wire_dialed_fields[],
+    wire_about_fields[], wire_file_fields[];
 
 /* Appends a whole frame to out: head, then fields packed from fixed (NULL: no payload). */
 void frame_add(struct buf *out, enum frame_type type, uint64_t id, unsigned fds, const struct field *fields,

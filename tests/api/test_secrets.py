@@ -5,7 +5,7 @@ import glob
 import json
 import os
 import pathlib
-import subprocess
+import time
 
 import pytest
 
@@ -111,6 +111,17 @@ def test_a_saved_shell_keeps_the_name_of_a_value_that_was_exported_by_hand(serve
     assert VALUE.encode() not in stored(server)
 
 
+def test_a_saved_shell_keeps_the_name_of_a_value_with_lines_and_quotes(server):
+    with server.box() as box:
+        box.run("export MINE=\"before $(cat <<'EOF'\n${secret:odd}\nEOF\n) after\"")
+        state = server.post(f"/sg/v1/boxes/{box.id}/snapshot", {}, 201)
+        box.run("unset MINE")
+        server.post(f"/sg/v1/boxes/{box.id}/restore", {"state": state["state"]})
+        r = box.run("printf %s \"$MINE\" > /tmp/mine; printf %s 'before ' \"$(cat <<'EOF'\n${secret:odd}\nEOF\n)\" ' after' | cmp - /tmp/mine && echo same")
+        assert r["data"]["stdout"] == "same\n"
+    assert b"$dollar `tick`" not in stored(server)
+
+
 def test_a_live_terminal_shows_asterisks_even_where_the_value_comes_in_two_pieces(server):
     with server.box() as box:
         with contextlib.closing(ws.Client(server.port, f"/box/{box.id}/v1/shell/ws", timeout=60)) as term:
@@ -135,6 +146,114 @@ def test_output_that_only_begins_like_a_value_comes_all_the_same(server):
             while "s3cr3t-Val" not in text.replace("'s3cr3t-%s' Val", ""):
                 m = json.loads(term.recv()[1])
                 text += m["data"] if m["type"] == "output" else ""
+
+
+# --- pieces of an output that is read while it grows ---
+
+HALVES = "printf 's3cr3t-V'; sleep 0.4; printf 'alue-0123456789'; echo; printf 'err:s3cr3t-Value-' >&2; sleep 0.4; echo 0123456789 >&2"
+
+
+def read_all(box, job, wait_ms):
+    """What a client puts together that asks for output again and again, and how often it asked."""
+    out, err, asked = "", "", 0
+    while True:
+        d = box.tool("bash:output", {"job_id": job, "wait_ms": wait_ms})["data"]
+        out, err, asked = out + d["stdout"], err + d["stderr"], asked + 1
+        if d["status"] == "completed" and d["offset"] == d["stdout_bytes"] and d["stderr_offset"] == d["stderr_bytes"]:
+            return out, err, asked
+        if not wait_ms:
+            time.sleep(0.02)
+
+
+@pytest.mark.parametrize("wait_ms", [0, 5000])
+def test_a_value_that_comes_in_two_pieces_is_in_neither_of_two_reads(server, wait_ms):
+    with server.box() as box:
+        job = box.tool("bash:start", {"command": HALVES})["data"]["job_id"]
+        out, err, asked = read_all(box, job, wait_ms)
+        assert (out, err) == ("${secret:API_KEY}\n", "err:${secret:API_KEY}\n")
+        assert not wait_ms or asked < 20, "who waits is not answered for nothing"
+    assert VALUE[:-1].encode() not in stored(server)
+
+
+def test_a_value_on_the_border_of_what_one_read_returns_is_in_neither(server):
+    with server.box() as box:
+        d = box.tool("bash:output", {"job_id": box.tool("bash:start", {"command": "head -c 3000000 /dev/zero | tr '\\0' x"})["data"]["job_id"],
+                                     "wait_ms": 5000})["data"]
+        for _ in range(100):  # how much is one read?
+            if d["status"] == "completed" and d["stdout_bytes"] == 3000000:
+                break
+            d = box.tool("bash:output", {"job_id": d["job_id"], "offset": 0, "wait_ms": 100})["data"]
+        room = len(d["stdout"])
+        assert 1000 < room < 3000000
+        program = f"printf %{room - 9}s; printf %s s3cr3t-Value- 0123456789; echo; echo end"
+        job = box.tool("bash:start", {"command": program})["data"]["job_id"]
+        while box.tool("bash:list", {})["data"]["jobs"][0]["status"] == "running":
+            time.sleep(0.02)
+        out, _, asked = read_all(box, job, 0)
+        assert asked > 1 and out.strip() == "${secret:API_KEY}\nend" and len(out) == room - 9 + len("${secret:API_KEY}\nend\n")
+
+
+def test_output_that_only_begins_like_a_value_comes_after_a_second_of_silence(server):
+    with server.box() as box:
+        job = box.tool("bash:start", {"command": "printf 'now s3cr3t-Val'; sleep 1000"})["data"]["job_id"]
+        text, asked, begin = "", 0, time.monotonic()
+        while text != "now s3cr3t-Val":
+            text += box.tool("bash:output", {"job_id": job, "wait_ms": 20000})["data"]["stdout"]
+            asked += 1
+        assert asked <= 4 and time.monotonic() - begin < 5
+        box.tool("bash:kill", {"job_id": job})
+
+
+def test_the_other_surface_reads_by_offset_and_sees_no_half_either(server):
+    with server.box() as box:
+        ask = lambda path, body: json.loads(server.request("POST", f"/box/{box.id}/v1/bash/{path}", body).body)["data"]
+        d = ask("exec", {"command": HALVES, "timeout": 0.2})
+        assert d["status"] == "running"
+        out, err, session = d["stdout"], d["stderr"], d["session_id"]
+        while True:
+            d = ask("output", {"session_id": session, "offset": d["offset"], "stderr_offset": d["stderr_offset"], "wait": True, "wait_timeout": 5})
+            out, err = out + d["stdout"], err + d["stderr"]
+            if d["command"]["status"] == "completed":
+                break
+        assert (out, err) == ("${secret:API_KEY}\n", "err:${secret:API_KEY}\n")
+
+
+def test_where_the_middle_of_an_output_is_left_out_no_half_of_a_value_stays(server):
+    with server.box() as box:
+        whole = box.run("printf %2000000s | tr ' ' x")["data"]["stdout"]
+        head, tail = whole.split("[... ")[0].rstrip("\n"), whole.split(" bytes omitted ...]\n")[1]
+        for before, after in ((9, 3), (3, 9), (12, 12)):
+            program = (f"import sys; v='s3cr3t-Value-'+'0123456789'; w=sys.stdout.write\n"
+                       f"w('x'*({len(head)}-{before})); w(v); w('y'*500000); w(v); w('z'*({len(tail)}-{after}))")
+            text = box.python(program)["data"]["stdout"]
+            a, b = text.split("[... ")[0], text.split(" bytes omitted ...]\n")[1]
+            assert a.endswith("x${secret:API_KEY}\n" if before > 3 else "x" + VALUE[:3] + "\n"), a[-60:]
+            assert b.startswith("${secret:API_KEY}z" if after > 3 else VALUE[-3:] + "z"), b[:60]
+
+
+def test_a_value_of_several_lines_is_covered_in_a_terminal_too(server):
+    lines = "-----BEGIN KEY-----\nMIIBVgIBADANBgkqhkiG\n9w0BAQEFAASCAUAw\n-----END KEY-----"
+    put(server, "pem", lines)
+    with server.box(secrets={"PEM": "pem"}) as box:
+        with contextlib.closing(ws.Client(server.port, f"/box/{box.id}/v1/shell/ws", timeout=60)) as term:
+            term.send(json.dumps({"type": "input", "data": "echo \"$PEM\"; echo e''nd\n"}))
+            text = ""
+            while "end" not in text.split("e''nd")[-1]:
+                m = json.loads(term.recv()[1])
+                text += m["data"] if m["type"] == "output" else ""
+        assert "MIIBV" not in text and "ASCAUAw" not in text and "*" * len(lines) in text, text
+        r = box.tool("code:execute", {"code": "import os; print(os.environ['PEM'].replace('\\n', '\\r\\n'))"}, timeout=60)
+        assert r["data"]["stdout"] == "${secret:pem}\n"
+        r = box.tool("code:execute", {"code": "import os, json; print(repr(os.environ['PEM']), json.dumps(os.environ['PEM']))"}, timeout=60)
+        assert r["data"]["stdout"] == "'${secret:pem}' \"${secret:pem}\"\n"
+    assert server.delete("/sg/v1/secrets/pem")["name"] == "pem"
+
+
+def test_a_value_that_begins_with_another_is_not_half_shown(server):
+    put(server, "short", "abcdefgh-1"), put(server, "long", "abcdefgh-1234567890")
+    with server.box() as box:
+        assert box.out("printf '%s ' abcdefgh-1''234567890 abcdefgh''-1 xyz").split() == ["${secret:long}", "${secret:short}", "xyz"]
+    server.delete("/sg/v1/secrets/short"), server.delete("/sg/v1/secrets/long")
 
 
 def test_events_of_a_command_show_asterisks(server):

@@ -76,7 +76,7 @@ TEST(a_set_of_keys_may_have_others_and_what_cannot_be_read_is_named_without_its_
     EXPECT_INT(jwt_keys_count(keys), 1);
     jwt_keys_free(keys);
     EXPECT_TRUE(jwt_keys_read(str_of(broken), &keys, &e) < 0);
-    EXPECT_STR(e.msg, "JWT key: a JWK of type RSA is not readable");
+    EXPECT_STR(str_of(e.msg), "JWT key: a JWK of type RSA is not readable");
 }
 
 TEST(key_store_reads_what_others_append_and_skips_a_torn_line)
@@ -195,14 +195,59 @@ TEST(secrets_go_in_by_name_and_come_out_as_one)
     rmdir(home);
 }
 
+/* However values overlap or a text was cut, no part of one stays that is worth a look. */
+TEST(names_take_the_place_of_values)
+{
+    char home[] = "/tmp/sg-unit-names-XXXXXX", path[64];
+    struct tenant us = { .name = "us" };
+    static const char *const values[] = { "abcdefgh", "abcdefghijkl", "xyxyxyxy", "kl-12345678", "two\nlines\n" };
+    static const struct {
+        const char *text, *expect;
+        enum secret_form form;
+    } cases[] = {
+        { "-abcdefgh-", "-${secret:v0}-", SECRET_PLAIN },
+        { "abcdefghijkl abcdefgh", "${secret:v1} ${secret:v0}", SECRET_PLAIN },
+        { "abcdefghijkl-12345678!", "${secret:v1}${secret:v3}!", SECRET_PLAIN },
+        { "xyxyxyxyxyxy.", "${secret:v2}.", SECRET_PLAIN },
+        { "two\r\nlines\r\n two\nlines\n two\\nlines\\n", "${secret:v4} ${secret:v4} ${secret:v4}", SECRET_PLAIN },
+        { "{\"a\":\"two\\r\\nlines\\r\\n two\\nlines\\n two\\\\nlines\\\\n\"}",
+          "{\"a\":\"${secret:v4} ${secret:v4} ${secret:v4}\"}", SECRET_JSON },
+        { "B=$'x two\\nlines\\n'", "B=$'x '\"${secret:v4}\"$''", SECRET_ANSI },
+        { "..abcdef\n[... 12 bytes omitted ...]\nefgh..", "..${secret:v0}\n[... 12 bytes omitted ...]\n${secret:v0}..",
+          SECRET_PLAIN },
+        { "..abc\\n[... 12 bytes omitted ...]\\nefg..", "..abc\\n[... 12 bytes omitted ...]\\nefg..", SECRET_JSON },
+        { " bytes omitted ...][... 1 bytes omitted ...]jkl", " bytes omitted ...][... 1 bytes omitted ...]jkl",
+          SECRET_PLAIN },
+    };
+    struct arena a = { 0 };
+    struct secrets *s;
+    struct err e;
+
+    if (!mkdtemp(home))
+        abort();
+    EXPECT_INT(secrets_open(home, "", &s, &e), 0);
+    for (size_t i = 0; i < ARRAY_LEN(values); i++) {
+        struct secret ask = { .tenant = "us" };
+        snprintf(ask.name, sizeof ask.name, "v%zu", i);
+        EXPECT_INT(secrets_set(s, &ask, str_of(values[i]), &e), 0);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++)
+        EXPECT_STR(secrets_redact(s, &us, str_of(cases[i].text), cases[i].form, &a), cases[i].expect);
+    arena_done(&a);
+    secrets_free(s);
+    snprintf(path, sizeof path, "rm -r %s", home);
+    EXPECT_INT(system(path), 0);
+}
+
 /* Whatever the pieces, and however values overlap, what comes out has the same length and no value in it. */
 TEST(a_stream_covers_values_across_any_border)
 {
     char home[] = "/tmp/sg-unit-stream-XXXXXX", path[64];
     struct tenant us = { .name = "us" };
     static const char *const values[] = { "abcdefgh", "abcdefghijkl", "aaaaaaaab", "ghabcdef-x" };
-    static const char *const texts[] = { "abcdefgh", "xxabcdefghijklyy", "abcdefghijkabcdefghijkl", "aaaaaaaaaaaaab",
-                                         "ghabcdefgh", "ghabcdef-xabcdefg", "abcdefg", "nothing here", "aaaaaaa aaaaaaaa" };
+    static const char *const texts[] = { "abcdefgh",       "xxabcdefghijklyy", "abcdefghijkabcdefghijkl",
+                                         "aaaaaaaaaaaaab", "ghabcdefgh",       "ghabcdef-xabcdefg",
+                                         "abcdefg",        "nothing here",     "aaaaaaa aaaaaaaa" };
     struct secrets *s;
     struct err e;
 
