@@ -199,7 +199,7 @@ static void start_role(struct role *r, const struct config *c, int listen_fd)
     r->restart_ms = 0;
 }
 
-/* false: it keeps failing at once and never worked: give up with its message on the screen. */
+/* false: it never worked, and keeps failing at once or knows why it will: give up with its message on the screen. */
 static bool role_ended(struct role *r, int status)
 {
     bool quick = now_ms() - r->started_ms < QUICK_MS;
@@ -210,6 +210,8 @@ static bool role_ended(struct role *r, int status)
         r->backoff_ms = 0;
         r->quick_failures = 0;
     }
+    if (!r->ever_lived && WIFEXITED(status) && WEXITSTATUS(status) == SERVE_EXIT_SETTING)
+        return false;
     log_warn("role ended", "role=%s %s=%d, starting it again", r->name, WIFSIGNALED(status) ? "signal" : "status",
              WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     if (quick && WIFEXITED(status) && ++r->quick_failures >= (r->ever_lived ? 1000 : FAILURES_MAX))

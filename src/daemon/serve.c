@@ -317,7 +317,7 @@ int serve_main(const struct serve_opts *o)
     loop_watch(s.loop, sfd, EPOLLIN, on_signal, &s);
     if (start(&s, &e) < 0) {
         log_error("cannot start", "%s", e.msg);
-        return 1;
+        return e.code == ERR_NONE || e.code == ERR_SYSTEM || e.code == ERR_BUSY ? 1 : SERVE_EXIT_SETTING;
     }
     loop_run(s.loop);
     http_server_free(s.http);

@@ -8,7 +8,10 @@ enum { GUARD_LISTEN_FD = 3 }; /* inherited from guard, so that clients never mee
 
 enum { SERVE_KILL_MS = 10000 }; /* how long destroying all boxes may take, after the grace */
 
-enum { SERVE_EXIT_SHUTDOWN = 42 }; /* an administrator asked: guard ends everything */
+enum {
+    SERVE_EXIT_SHUTDOWN = 42, /* an administrator asked: guard ends everything */
+    SERVE_EXIT_SETTING = 43,  /* a setting or its file is wrong, and will be when it is tried again */
+};
 
 struct serve_opts {
     struct node_opts node;

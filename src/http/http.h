@@ -65,6 +65,8 @@ int http_server_adopt(struct http_server *s, int take_fd);
 
 struct str http_header(const struct http_request *r, const char *lower_name); /* p NULL: absent */
 struct str http_query(const struct http_request *r, const char *name);        /* decoded; p NULL: absent */
+/* One after the other, decoded; *at is 0 at first. False: there are no more. */
+bool http_query_next(const struct http_request *r, size_t *at, struct pair *ret);
 /* Undoes %XX, and '+' for a space if form. False: an escape is invalid. The result may be raw itself. */
 bool http_decode(struct arena *a, struct str raw, bool form, struct str *ret);
 

@@ -51,22 +51,31 @@ struct str http_header(const struct http_request *r, const char *lower_name)
     return (struct str){ 0 };
 }
 
+bool http_query_next(const struct http_request *r, size_t *at, struct pair *ret)
+{
+    while (*at < r->query.n) {
+        const char *p = r->query.p + *at;
+        const char *amp = memchr(p, '&', r->query.n - *at);
+        size_t n = amp ? (size_t)(amp - p) : r->query.n - *at;
+        const char *eq = memchr(p, '=', n);
+
+        *at += n + 1;
+        ret->name = (struct str){ p, eq ? (size_t)(eq - p) : n };
+        ret->value = eq ? (struct str){ eq + 1, n - (size_t)(eq + 1 - p) } : STR("");
+        if (n && http_decode(r->arena, ret->name, true, &ret->name) &&
+            http_decode(r->arena, ret->value, true, &ret->value))
+            return true;
+    }
+    return false;
+}
+
 struct str http_query(const struct http_request *r, const char *name)
 {
-    const char *p = r->query.p;
-    const char *end = r->query.n ? p + r->query.n : p;
+    struct pair p;
 
-    while (p < end) {
-        const char *amp = memchr(p, '&', (size_t)(end - p));
-        const char *stop = amp ? amp : end;
-        const char *eq = memchr(p, '=', (size_t)(stop - p));
-        struct str key = { p, (size_t)((eq ? eq : stop) - p) };
-        struct str value = eq ? (struct str){ eq + 1, (size_t)(stop - eq - 1) } : STR("");
-
-        if (http_decode(r->arena, key, true, &key) && str_is(key, name) && http_decode(r->arena, value, true, &value))
-            return value;
-        p = stop + 1;
-    }
+    for (size_t at = 0; http_query_next(r, &at, &p);)
+        if (str_is(p.name, name))
+            return p.value;
     return (struct str){ 0 };
 }
 

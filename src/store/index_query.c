@@ -27,11 +27,13 @@ enum {
     T_OUTCOMES,
     T_NOTES = T_OUTCOMES + OUTCOME_COUNT
 };
-#define CHOSEN                                                                                                         \
-    "(?6 IS NULL OR EXISTS(SELECT 1 FROM json_each(doc,'$.tags') j WHERE j.value=?6)) AND"                             \
-    " (?7 IS NULL OR json_extract(doc,'$.reward')>=CAST(?7 AS REAL)) AND"                                              \
-    " (?8 IS NULL OR json_extract(doc,'$.reward')<=CAST(?8 AS REAL)) AND"                                              \
-    " (?9=0 OR last_us>=?9) AND (?10=0 OR opened_us<?10) AND "
+#define CHOSEN                                                                                                          \
+    "(?6 IS NULL OR EXISTS(SELECT 1 FROM json_each(doc,'$.tags') j WHERE j.value=?6)) AND"                              \
+    " (?7 IS NULL OR json_extract(doc,'$.reward')>=CAST(?7 AS REAL)) AND"                                               \
+    " (?8 IS NULL OR json_extract(doc,'$.reward')<=CAST(?8 AS REAL)) AND"                                               \
+    " (?9=0 OR last_us>=?9) AND (?10=0 OR opened_us<?10) AND"                                                           \
+    " (?11 IS NULL AND ?12 IS NULL OR EXISTS(SELECT 1 FROM steps s WHERE s.trajectory=n AND (?11 IS NULL OR s.box=?11)" \
+    " AND (?12 IS NULL OR s.tool=?12))) AND "
 #define WITH_OUTCOME                                                                                                   \
     "(?3<0 OR CASE ?3 WHEN 0 THEN o0 WHEN 1 THEN o1 WHEN 2 THEN o2 WHEN 3 THEN o3 WHEN 4 THEN o4 WHEN 5 THEN o5"       \
     " WHEN 6 THEN o6 WHEN 7 THEN o7 WHEN 8 THEN o8 WHEN 9 THEN o9 ELSE o10 END>0) ORDER BY n DESC LIMIT ?4"
@@ -294,6 +296,8 @@ static int answer_trajectories(struct ask *a)
     bind_str(s, 8, q->max_reward);
     sqlite3_bind_int64(s, 9, q->since_us);
     sqlite3_bind_int64(s, 10, q->until_us);
+    bind_str(s, 11, q->box);
+    bind_str(s, 12, q->tool);
     jw_obj(&a->w);
     jw_key(&a->w, "trajectories");
     jw_arr(&a->w);

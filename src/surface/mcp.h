@@ -39,6 +39,7 @@ enum {
     MCP_INTERNAL = -32603,
     MCP_NO_RESOURCE = -32002,
 };
+#define MCP_BAD_CURSOR "cursor: not one that this server gave"
 
 struct mcp_hub;
 struct batch;

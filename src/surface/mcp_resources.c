@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "session/state.h"
 #include "store/recorder_client.h"
 
 #define TRAJECTORY "sandglass://trajectory/"
@@ -27,9 +28,37 @@ static void no_resource(struct exchange *x, struct str uri)
     exchange_error(x, MCP_NO_RESOURCE, "Resource not found: %.*s", (int)(uri.n < 300 ? uri.n : 300), uri.p);
 }
 
-/* --- list --- */
+/* --- list: the trajectories, page by page, then the states --- */
 
-static void on_trajectories(void *arg, const struct answer *a)
+static void print_resource(struct exchange *x, struct jw *j, const char *uri, struct str id, const char *title,
+                           const char *about)
+{
+    jw_obj(j);
+    jw_kz(j, "uri", arena_printf(&x->arena, "%s%.*s", uri, STR_ARG(id)));
+    jw_kstr(j, "name", id);
+    jw_kz(j, "title", arena_printf(&x->arena, "%s %.*s", title, STR_ARG(id)));
+    jw_kz(j, "description", about);
+    jw_kz(j, "mimeType", "application/json");
+    jw_obj_end(j);
+}
+
+static void print_state(struct exchange *x, const struct json *s, struct jw *j)
+{
+    struct str name = json_get_str(s, "name"), box = json_get_str(s, "box");
+
+    print_resource(x, j, STATE, json_get_str(s, "state"), "State",
+                   arena_printf(&x->arena, "of box %.*s%s%.*s", STR_ARG(box), name.n ? ", named " : "", STR_ARG(name)));
+}
+
+static void print_trajectory(struct exchange *x, const struct json *t, struct jw *j)
+{
+    int64_t steps = json_get_int(t, "last_step", json_get_int(t, "steps", 0));
+
+    print_resource(x, j, TRAJECTORY, json_get_str(t, "id"), "Trajectory",
+                   arena_printf(&x->arena, "%lld recorded steps", (long long)steps));
+}
+
+static void on_page(void *arg, const struct answer *a)
 {
     struct exchange *x = arg;
     struct json *page = NULL;
@@ -41,42 +70,39 @@ static void on_trajectories(void *arg, const struct answer *a)
         return;
     }
     struct jw j = mcp_begin(&o);
-    const struct json *rows = json_get(page, "trajectories"), *next = json_get(page, "next");
+    const struct json *states = json_get(page, "states"), *next = json_get(page, "next"),
+                      *rows = states ? states : json_get(page, "trajectories");
     jw_key(&j, "resources");
     jw_arr(&j);
-    for (const struct json *t = rows ? rows->first : NULL; t; t = t->next) {
-        struct str id = json_get_str(t, "id");
-        jw_obj(&j);
-        jw_kz(&j, "uri", arena_printf(&x->arena, TRAJECTORY "%.*s", STR_ARG(id)));
-        jw_kstr(&j, "name", id);
-        jw_kz(&j, "title", arena_printf(&x->arena, "Trajectory %.*s", STR_ARG(id)));
-        jw_kz(&j, "description",
-              arena_printf(&x->arena, "%lld recorded steps",
-                           (long long)json_get_int(t, "last_step", json_get_int(t, "steps", 0))));
-        jw_kz(&j, "mimeType", "application/json");
-        jw_obj_end(&j);
-    }
+    for (const struct json *r = rows ? rows->first : NULL; r; r = r->next)
+        (states ? print_state : print_trajectory)(x, r, &j);
     if (x->hub->node->opts.test_backends && !json_get_str(x->params, "cursor").p)
         mcp_probe_resources(&j);
     jw_arr_end(&j);
-    if (next && (next->type == JSON_NUM || next->type == JSON_STR))
-        jw_kstr(&j, "nextCursor", next->type == JSON_STR ? next->s : next->raw);
+    bool more = next && next->type == JSON_NUM;
+    if (more || !states)
+        jw_kz(&j, "nextCursor",
+              arena_printf(&x->arena, "%s%.*s", states || !more ? "s" : "t", more ? (int)next->raw.n : 1,
+                           more ? next->raw.p : "0"));
     jw_obj_end(&j);
     exchange_result(x, &o);
 }
 
 void mcp_resources_list(struct exchange *x)
 {
-    struct str cursor = json_get_str(x->params, "cursor");
-    char *end = NULL;
-    int64_t after = cursor.p ? strtoll(arena_z(&x->arena, cursor), &end, 10) : 0;
+    const struct json *cursor = json_get(x->params, "cursor");
+    struct str at = cursor && cursor->type == JSON_STR ? cursor->s : STR("t0");
+    const char *digits = at.n ? arena_z(&x->arena, at) + 1 : "";
 
-    if (cursor.p && (!cursor.n || *end || after < 0)) {
-        exchange_error(x, MCP_PARAMS, "cursor: not one that this server gave");
+    if ((cursor && cursor->type != JSON_STR) || !at.n || !strchr("ts", at.p[0]) || !*digits ||
+        strspn(digits, "0123456789") != at.n - 1 || at.n > 19) {
+        exchange_error(x, MCP_PARAMS, MCP_BAD_CURSOR);
         return;
     }
-    struct query q = { .op = STR("trajectories"), .after = after, .limit = 100 };
-    web_query(&x->as, &q, on_trajectories, x);
+    struct query q = { .op = at.p[0] == 's' ? STR("states") : STR("trajectories"),
+                       .after = strtoll(digits, NULL, 10),
+                       .limit = 100 };
+    web_query(&x->as, &q, on_page, x);
 }
 
 static void print_template(struct jw *j, const char *uri, const char *name, const char *title, const char *help,
@@ -133,7 +159,7 @@ static void end_contents(struct exchange *x, struct jw *j, struct buf *o)
     exchange_result(x, o);
 }
 
-static void on_record(void *arg, const struct answer *a)
+static void on_steps(void *arg, const struct answer *a)
 {
     struct exchange *x = arg;
     struct buf o;
@@ -172,8 +198,11 @@ static void on_file(struct exchange *x, const struct call *c)
     struct err e;
 
     if (c->outcome != OUTCOME_OK || json_parse(&x->arena, c->data, &data, &e) < 0) {
-        exchange_error(x, c->outcome == OUTCOME_TASK_ERROR ? MCP_NO_RESOURCE : MCP_INTERNAL, "%.*s",
-                       STR_ARG(c->message));
+        exchange_error(x,
+                       c->outcome == OUTCOME_TASK_ERROR        ? MCP_NO_RESOURCE
+                       : c->outcome == OUTCOME_INVALID_REQUEST ? MCP_PARAMS
+                                                               : MCP_INTERNAL,
+                       "%.*s", STR_ARG(c->message));
         return;
     }
     bool text = !str_is(json_get_str(data, "encoding"), "base64");
@@ -209,11 +238,32 @@ static void read_file(struct exchange *x, struct str path)
     mcp_call_tool(x, t, args);
 }
 
-static void ask_record(struct exchange *x, const char *op, struct str id)
+static void read_trajectory(struct exchange *x, struct str id)
 {
-    struct query q = { .op = str_of(op), .id = id, .limit = 1000 };
+    struct query q = { .op = STR("steps"), .id = id, .limit = 1000 };
 
-    web_query(&x->as, &q, on_record, x);
+    web_query(&x->as, &q, on_steps, x);
+}
+
+static void on_state_found(void *arg, const struct state *s, const struct err *e)
+{
+    struct exchange *x = arg;
+    const char *only = x->as.who.box;
+    struct buf o, text;
+    struct jw t = { .out = &text };
+
+    if (e || (only[0] && strcmp(s->box, only) != 0)) {
+        no_resource(x, json_get_str(x->params, "uri"));
+        return;
+    }
+    buf_init(&text, LIMIT_HTTP_REPLY);
+    jw_obj(&t);
+    state_print(s, &t);
+    jw_obj_end(&t);
+    struct jw j = begin_contents(x, &o, "application/json");
+    jw_kstr(&j, "text", buf_view(&text));
+    end_contents(x, &j, &o);
+    buf_done(&text);
 }
 
 void mcp_resources_read(struct exchange *x)
@@ -227,9 +277,9 @@ void mcp_resources_read(struct exchange *x)
     else if (begins(uri, FILE_URI, &rest) && rest.n && rest.p[0] == '/')
         read_file(x, rest);
     else if (begins(uri, TRAJECTORY, &rest) && rest.n)
-        ask_record(x, "steps", rest);
+        read_trajectory(x, rest);
     else if (begins(uri, STATE, &rest) && rest.n)
-        ask_record(x, "state", rest);
+        state_find(x->as.node, x->as.tenant, rest, on_state_found, x);
     else
         no_resource(x, uri);
 }

@@ -128,14 +128,15 @@ static void print_tool(const struct tool *t, struct jw *j)
 
 void mcp_tools_list(struct exchange *x)
 {
+    const struct json *given = json_get(x->params, "cursor");
     struct str cursor = json_get_str(x->params, "cursor");
     char *end;
     long from = cursor.p ? strtol(arena_z(&x->arena, cursor), &end, 10) : 0, at = 0;
     long most = x->deliver ? LONG_MAX : LIMIT_MCP_PAGE; /* another surface has no pages */
     struct buf o;
 
-    if (cursor.p && (!cursor.n || *end || from < 0)) {
-        exchange_error(x, MCP_PARAMS, "cursor: not one that this server gave");
+    if (given && (!cursor.n || *end || from < 0)) {
+        exchange_error(x, MCP_PARAMS, MCP_BAD_CURSOR);
         return;
     }
     struct jw j = mcp_begin(&o);

@@ -14,6 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/limits.h"
 #include "base/log.h"
 #include "session/remote.h"
@@ -21,7 +22,15 @@
 
 #define LABEL "{\"sandglass\":\"mcp-server\"}"
 
-enum { START_MS = 60000, AGAIN_MS = 500, AGAIN_MAX_MS = 30000, PAGES_MAX = 50 };
+enum { START_MS = 60000, AGAIN_MS = 500, AGAIN_MAX_MS = 30000, LONG_ENOUGH_MS = 10000, PAGES_MAX = 50 };
+enum { NAME_MAX_BYTES = 64, SERVER_MAX_BYTES = 40 }; /* of a tool over MCP, "server_tool"; of that, the server's */
+
+/* What a tool is called here, if its own name is no name for us or too long. */
+struct spelling {
+    struct spelling *next;
+    char ours[NAME_MAX_BYTES + 1];
+    char theirs[];
+};
 
 struct upstream {
     struct upstream *next;
@@ -39,7 +48,9 @@ struct upstream {
     char box[BOX_ID_MAX];
     struct loop_timer *again;
     int64_t wait_ms;
-    struct buf tools; /* of the pages that came so far: rows for remote_offer */
+    int64_t up_ms;                   /* since when */
+    struct buf tools;                /* of the pages that came so far: rows for remote_offer */
+    struct spelling *listed, *names; /* of all of them, so far; of those that are offered */
     int pages;
     bool listing;
 };
@@ -91,6 +102,14 @@ static void say(struct upstream *u, uint64_t id, const char *method, struct str 
         flush_out(u);
 }
 
+static const char *their_name(const struct upstream *u, const char *ours)
+{
+    for (const struct spelling *s = u->names; s; s = s->next)
+        if (strcmp(s->ours, ours) == 0)
+            return s->theirs;
+    return ours;
+}
+
 static void on_call(struct remote *r, struct remote_job *job, const struct call *c)
 {
     struct upstream *u = r->owner;
@@ -99,7 +118,7 @@ static void on_call(struct remote *r, struct remote_job *job, const struct call 
 
     buf_init(&b, LIMIT_HTTP_BODY + 64 * KiB);
     jw_obj(&j);
-    jw_kz(&j, "name", strchr(c->tool->name, ':') + 1);
+    jw_kz(&j, "name", their_name(u, strchr(c->tool->name, ':') + 1));
     jw_key(&j, "arguments");
     size_t at = b.n;
     jw_raw(&j, c->remote_params);
@@ -125,16 +144,71 @@ static const struct remote_ops ops = { .call = on_call, .cancel = on_cancel };
 
 static void ask_tools(struct upstream *u, struct str cursor);
 
+static void forget_names(struct spelling **list)
+{
+    for (struct spelling *s = *list, *next; s; s = next) {
+        next = s->next;
+        free(s);
+    }
+    *list = NULL;
+}
+
+/* Two that look alike over MCP, where a dot is an underscore, are one name too few. */
+static bool is_taken(const struct spelling *list, const char *name)
+{
+    for (; list; list = list->next) {
+        const char *a = name, *b = list->ours;
+        while (*a && (*a == '.' ? '_' : *a) == (*b == '.' ? '_' : *b))
+            a++, b++;
+        if (*a == *b)
+            return true;
+    }
+    return false;
+}
+
+/* A name for a tool of theirs; NULL: it is there already, or has none. */
+static const char *spell(struct upstream *u, struct str theirs)
+{
+    size_t room = NAME_MAX_BYTES - strlen(u->name) - 1;
+
+    for (const struct spelling *s = u->listed; s; s = s->next)
+        if (str_is(theirs, s->theirs))
+            return NULL;
+    if (!theirs.n || memchr(theirs.p, 0, theirs.n))
+        return NULL;
+    struct spelling *s = calloc(1, sizeof *s + theirs.n + 1);
+    if (!s)
+        abort();
+    memcpy(s->theirs, theirs.p, theirs.n);
+    for (size_t i = 0; i < theirs.n && i < room; i++) {
+        bool fine = strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-.", theirs.p[i]);
+        s->ours[i] = fine ? theirs.p[i] : '_';
+    }
+    size_t n = strlen(s->ours) > room - 5 ? room - 5 : strlen(s->ours);
+    for (unsigned k = 2; is_taken(u->listed, s->ours); k++)
+        snprintf(s->ours + n, sizeof s->ours - n, "_%u", k);
+    s->next = u->listed;
+    u->listed = s;
+    return s->ours;
+}
+
 static void add_tool(struct upstream *u, const struct json *t)
 {
+    const char *name = spell(u, json_get_str(t, "name"));
     const struct json *in = json_get(t, "inputSchema"), *out = json_get(t, "outputSchema");
     const struct json *notes = json_get(t, "annotations");
     struct str title = json_get_str(t, "title");
     struct jw j = { .out = &u->tools, .comma = u->tools.n > 0 };
 
+    if (!name) {
+        log_warn("tool of an MCP server left out", "server=%s, its name is empty or there twice", u->name);
+        return;
+    }
+    if (!title.n)
+        title = json_get_str(notes, "title");
     jw_obj(&j);
-    jw_kstr(&j, "name", json_get_str(t, "name"));
-    jw_kstr(&j, "title", title.p ? title : json_get_str(notes, "title"));
+    jw_kz(&j, "name", name);
+    jw_kstr(&j, "title", title.n ? title : json_get_str(t, "name"));
     jw_kstr(&j, "help", json_get_str(t, "description"));
     jw_kbool(&j, "read_only", json_get_bool(notes, "readOnlyHint", false));
     jw_kbool(&j, "mcp", true);
@@ -156,13 +230,17 @@ static void offer(struct upstream *u)
     buf_printf(&b, "[{\"name\":\"%s\",\"kind\":\"stateless\",\"help\":\"an MCP server\",\"tools\":[", u->name);
     buf_str(&b, buf_view(&u->tools));
     buf_z(&b, "]}]");
-    if (b.full || json_parse(&a, buf_view(&b), &list, &e) < 0)
+    if (!u->listed) {
+        log_info("MCP server is here", "name=%s, without tools", u->name);
+    } else if (b.full || json_parse(&a, buf_view(&b), &list, &e) < 0) {
         lose(u, "what it lists is no list of tools");
-    else if (remote_offer(u->remote, list, &e) < 0)
+    } else if (remote_offer(u->remote, list, &e) < 0) {
         lose(u, e.msg);
-    else
+    } else {
+        forget_names(&u->names);
+        u->names = TAKE_PTR(u->listed);
         log_info("MCP server is here", "name=%s", u->name);
-    u->wait_ms = 0;
+    }
     buf_done(&b);
     arena_done(&a);
 }
@@ -175,7 +253,8 @@ static void on_tools(struct remote_job *job, const struct json *ok, const char *
 
     u->listing = false;
     if (!ok) {
-        lose(u, error);
+        if (u->fd >= 0) /* else that is why */
+            lose(u, error);
         return;
     }
     for (const struct json *t = tools ? tools->first : NULL; t; t = t->next)
@@ -207,6 +286,7 @@ static void list_again(struct upstream *u)
     if (u->listing)
         return;
     buf_reset(&u->tools);
+    forget_names(&u->listed);
     u->pages = 0;
     ask_tools(u, (struct str){ 0 });
 }
@@ -216,9 +296,11 @@ static void on_initialized(struct remote_job *job, const struct json *ok, const 
     struct upstream *u = job->remote->owner;
 
     if (!ok) {
-        lose(u, error);
+        if (u->fd >= 0)
+            lose(u, error);
         return;
     }
+    u->up_ms = now_ms();
     say(u, 0, "notifications/initialized", (struct str){ 0 });
     list_again(u);
 }
@@ -360,6 +442,9 @@ static void lose(struct upstream *u, const char *why)
     }
     log_warn("MCP server is gone", "name=%s why=\"%s\"", u->name, why);
     remote_down(u->remote, why);
+    if (u->up_ms && now_ms() - u->up_ms > LONG_ENOUGH_MS)
+        u->wait_ms = 0;
+    u->up_ms = 0;
     u->wait_ms = !u->wait_ms ? AGAIN_MS : u->wait_ms * 2 > AGAIN_MAX_MS ? AGAIN_MAX_MS : u->wait_ms * 2;
     loop_timer_set(u->again, u->wait_ms);
 }
@@ -520,6 +605,14 @@ static void start(void *arg)
 
 /* --- the file --- */
 
+static bool is_server_name(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (!s.p[i] || !strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-", s.p[i]))
+            return false;
+    return s.n > 0 && s.n <= SERVER_MAX_BYTES;
+}
+
 static int add_one(struct mcp_hub *h, const struct json *j, struct err *e)
 {
     struct upstream *u = calloc(1, sizeof *u);
@@ -527,10 +620,15 @@ static int add_one(struct mcp_hub *h, const struct json *j, struct err *e)
 
     if (!u)
         abort();
-    if (!command.p == !url.p || !j->name.n || j->name.n >= sizeof u->name) {
+    if (!command.p == !url.p || !is_server_name(j->name)) {
         free(u);
-        return err_set(e, ERR_INVALID, "mcp.servers: %.*s: either a command or a url, and a name below 64 bytes",
-                       STR_ARG(j->name));
+        return err_set(e, ERR_INVALID,
+                       "mcp.servers: %.*s: either a command or a url, and a name of 1 to %d letters, digits, _ and -",
+                       (int)(j->name.n < 64 ? j->name.n : 64), j->name.p, SERVER_MAX_BYTES);
+    }
+    if (backend_find(j->name) || str_is(j->name, "sandglass")) {
+        free(u);
+        return err_set(e, ERR_EXISTS, "mcp.servers: %.*s: our own tools have this name", STR_ARG(j->name));
     }
     *u = (struct upstream){ .hub = h, .fd = -1, .next = upstreams, .hidden = json_get_bool(j, "hidden", false) };
     snprintf(u->name, sizeof u->name, "%.*s", STR_ARG(j->name));

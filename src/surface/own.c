@@ -92,6 +92,10 @@ static void box_list(struct web *w)
     struct box *b;
     int64_t n = 0;
 
+    if (label.p && (!label.n || !memchr(label.p + 1, '=', label.n - 1))) {
+        web_error(w, 400, ERR_INVALID, "label: '%.*s' is not NAME=VALUE", (int)(label.n < 64 ? label.n : 64), label.p);
+        return;
+    }
     buf_init(&o, LIMIT_HTTP_REPLY);
     jw_obj(&j);
     jw_key(&j, "boxes");
@@ -495,7 +499,7 @@ static void status(struct web *w)
 
 const struct route own_routes[] = {
     { "POST", "/sg/v1/boxes", box_create, ROUTE_MANAGE | ROUTE_TENANT },
-    { "GET", "/sg/v1/boxes", box_list, 0 },
+    { "GET", "/sg/v1/boxes", box_list, 0, "label" },
     { "GET", "/sg/v1/boxes/{id}", box_get, 0 },
     { "GET", "/sg/v1/boxes/{id}/settings", box_settings, ROUTE_TENANT },
     { "DELETE", "/sg/v1/boxes/{id}", box_delete, ROUTE_MANAGE },
@@ -503,10 +507,11 @@ const struct route own_routes[] = {
     { "POST", "/sg/v1/boxes/{id}/resume", box_resume, ROUTE_MANAGE },
     { "POST", "/sg/v1/boxes/{id}/execute", box_execute, 0 },
     { "POST", "/sg/v1/execute", execute, 0 },
-    { "GET", "/sg/v1/trajectories", trajectories, 0 },
+    { "GET", "/sg/v1/trajectories", trajectories, 0,
+      "worker box tool outcome tag min_reward:x max_reward:x after:n limit:n" },
     { "GET", "/sg/v1/trajectories/{id}", trajectory, 0 },
-    { "GET", "/sg/v1/trajectories/{id}/steps", steps, 0 },
-    { "GET", "/sg/v1/trajectories/{id}/events", events, 0 },
+    { "GET", "/sg/v1/trajectories/{id}/steps", steps, 0, "tool outcome box session after:n limit:n" },
+    { "GET", "/sg/v1/trajectories/{id}/events", events, 0, "after:n" },
     { "GET", "/sg/v1/tools", tools, 0 },
     { "GET", "/sg/v1/status", status, ROUTE_SERVER },
     { 0 },

@@ -231,19 +231,15 @@ static void on_state_found(void *arg, const struct state *s, const struct err *e
 
 void own_diff(struct web *w)
 {
-    struct str a = http_query(w->http, "a"), b = http_query(w->http, "b"), text = http_query(w->http, "text");
+    struct str a = http_query(w->http, "a"), b = http_query(w->http, "b");
 
     if (!a.n || !b.n) {
         web_error(w, 400, ERR_MISSING, "a and b: which states to compare");
         return;
     }
-    if (text.n && !str_is(text, "0") && !str_is(text, "1")) {
-        web_error(w, 400, ERR_INVALID, "text: must be 0 or 1");
-        return;
-    }
     struct job *j = job_new(w, SEAT_DIFF);
     j->other = b;
-    j->ask.other.text = str_is(text, "1");
+    j->ask.other.text = own_query_flag(http_query(w->http, "text"));
     state_find(w->node, w->tenant, a, on_state_found, j);
 }
 

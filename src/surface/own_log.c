@@ -254,6 +254,9 @@ static void on_export_end(void *arg, struct job *j)
     exporting_free(x);
 }
 
+#define EXPORT_QUERY                                                                                                   \
+    "format outcome tool since until tag worker min-reward:x max-reward:x shown-max:n trainable:b bare:b images:b"
+
 static void export(struct web *w)
 {
     static const char *const options[] = { "format", "outcome", "tool",       "since",      "until",
@@ -275,7 +278,7 @@ static void export(struct web *w)
     for (size_t i = 0; i < sizeof options / sizeof *options; i++)
         add_option(&words, options[i], http_query(w->http, options[i]));
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (str_is(http_query(w->http, flags[i]), "1") || str_is(http_query(w->http, flags[i]), "true"))
+        if (own_query_flag(http_query(w->http, flags[i])))
             add(&words, arena_printf(w->http->arena, "--%s", flags[i]));
     if (id.n && !is_word(id)) {
         exporting_free(x);
@@ -299,7 +302,7 @@ const struct route own_log_routes[] = {
     { "GET", "/sg/v1/jobs/{id}", job_get, ROUTE_TENANT },
     { "DELETE", "/sg/v1/jobs/{id}", job_delete, ROUTE_MANAGE | ROUTE_TENANT },
     { "POST", "/sg/v1/trajectories/{id}/replay", replay, ROUTE_MANAGE | ROUTE_TENANT },
-    { "GET", "/sg/v1/trajectories/export", export, ROUTE_TENANT },
-    { "GET", "/sg/v1/trajectories/{id}/export", export, ROUTE_TENANT },
+    { "GET", "/sg/v1/trajectories/export", export, ROUTE_TENANT, EXPORT_QUERY " id" },
+    { "GET", "/sg/v1/trajectories/{id}/export", export, ROUTE_TENANT, EXPORT_QUERY },
     { 0 },
 };

@@ -213,7 +213,7 @@ static void import(struct web *w)
 }
 
 const struct route own_note_routes[] = {
-    { "POST", "/sg/v1/trajectories/import", import, ROUTE_RAW | ROUTE_MANAGE | ROUTE_TENANT },
+    { "POST", "/sg/v1/trajectories/import", import, ROUTE_RAW | ROUTE_MANAGE | ROUTE_TENANT, "format" },
     { "PATCH", "/sg/v1/trajectories/{id}", annotate, ROUTE_TENANT },
     { "DELETE", "/sg/v1/trajectories/{id}", forget, ROUTE_MANAGE | ROUTE_TENANT },
     { "PATCH", "/sg/v1/trajectories/{id}/steps/{name}", annotate_step, ROUTE_TENANT },

@@ -95,14 +95,9 @@ static void states(struct web *w)
         .op = STR("states"), .box = http_query(w->http, "box"), .id = http_query(w->http, "trajectory"), .limit = 100
     };
     struct str after = http_query(w->http, "after");
-    char *end = NULL;
 
     if (after.n)
-        q.after = strtoll(arena_z(w->http->arena, after), &end, 10);
-    if (end && (*end || q.after < 0)) {
-        web_error(w, 400, ERR_INVALID, "after: expected the number that 'next' of the page before had");
-        return;
-    }
+        q.after = strtoll(arena_z(w->http->arena, after), NULL, 10);
     web_query(w, &q, on_rows, w);
 }
 
@@ -310,10 +305,10 @@ const struct route own_state_routes[] = {
     { "POST", "/sg/v1/boxes/{id}/fork", box_fork_, ROUTE_MANAGE },
     { "POST", "/sg/v1/boxes/{id}/restore", restore, ROUTE_MANAGE },
     { "POST", "/sg/v1/boxes/{id}/reset", reset, ROUTE_MANAGE },
-    { "GET", "/sg/v1/states", states, 0 },
+    { "GET", "/sg/v1/states", states, 0, "box trajectory after:n" },
     { "GET", "/sg/v1/states/{id}", state_get, ROUTE_TENANT },
     { "POST", "/sg/v1/states/{id}/fork", state_fork, ROUTE_MANAGE | ROUTE_TENANT },
     { "GET", "/sg/v1/states/{id}/files", own_checkout, ROUTE_TENANT },
-    { "GET", "/sg/v1/diff", own_diff, ROUTE_TENANT },
+    { "GET", "/sg/v1/diff", own_diff, ROUTE_TENANT, "a b text:b" },
     { 0 },
 };

@@ -53,8 +53,11 @@ uint64_t web_call(struct web *w, struct call_request *r, on_call_done *cb, void 
 void web_query(struct web *w, struct query *q, void (*cb)(void *arg, const struct answer *a), void *arg)
 {
     q->tenant = str_of(w->tenant->name);
-    if (w->who.box[0])
-        q->worker = q->box = str_of(w->who.box); /* the trajectories of its own box, and the states */
+    if (w->who.box[0]) { /* the trajectories of its own box, and the states */
+        q->worker = str_of(w->who.box);
+        if (!str_is(q->op, "trajectories")) /* there it narrows further */
+            q->box = q->worker;
+    }
     q->upto = (int64_t)journal_end(w->node->journal);
     recorder_ask(w->node->recorder, q, -1, cb, arg);
 }

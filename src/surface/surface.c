@@ -325,7 +325,8 @@ static void dispatch(struct web *w)
         w->op ? aio_error(w, 503, "%s", text) : web_error(w, 503, ERR_BUSY, "%s", text);
         return;
     }
-    r->handler(w);
+    if (own_query_fits(w))
+        r->handler(w);
 }
 
 /* "/box/{id}" in front of any path names the box; a box's id needs no escapes, so that the target begins alike. */

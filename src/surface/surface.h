@@ -49,6 +49,7 @@ struct route {
     const char *pattern; /* "/sg/v1/boxes/{id}"; a last "{rest*}" takes slashes too, and may be empty */
     route_handler *handler;
     unsigned flags;
+    const char *query; /* own_query.c: what a route of /sg/v1 takes in its URL, NULL: nothing; others do not say */
 };
 
 enum {
@@ -123,6 +124,10 @@ struct str web_key(const struct web *w); /* idempotency key: header, else body *
  * else. */
 int web_forward(const struct web *w, struct call_request *r, struct err *e);
 void web_uuid(char out[37]);
+
+/* own_query.c */
+bool own_query_fits(struct web *w); /* false: the answer has left */
+bool own_query_flag(struct str s);  /* of a "b" */
 
 /* own_files.c */
 route_handler own_diff, own_checkout;

@@ -776,10 +776,10 @@ static void route_files(struct web *w)
 }
 
 const struct route transfer_routes[] = {
-    { "PUT", "/sg/v1/boxes/{id}/files", route_files, ROUTE_RAW | ROUTE_STREAM },
-    { "GET", "/sg/v1/boxes/{id}/files", route_files, ROUTE_RAW },
-    { "HEAD", "/sg/v1/boxes/{id}/files", route_files, ROUTE_RAW },
-    { "PUT", "/sg/v1/boxes/{id}/tree", route_files, ROUTE_RAW | ROUTE_STREAM },
-    { "GET", "/sg/v1/boxes/{id}/tree", route_files, ROUTE_RAW },
+    { "PUT", "/sg/v1/boxes/{id}/files", route_files, ROUTE_RAW | ROUTE_STREAM, "path mode" },
+    { "GET", "/sg/v1/boxes/{id}/files", route_files, ROUTE_RAW, "path on_change" },
+    { "HEAD", "/sg/v1/boxes/{id}/files", route_files, ROUTE_RAW, "path on_change" },
+    { "PUT", "/sg/v1/boxes/{id}/tree", route_files, ROUTE_RAW | ROUTE_STREAM, "path links" },
+    { "GET", "/sg/v1/boxes/{id}/tree", route_files, ROUTE_RAW, "path" },
     { 0 },
 };

@@ -135,3 +135,29 @@ def test_a_wrong_parameter_of_any_tool_is_refused_by_its_name_on_every_surface(s
                 assert r.status == 200 and ("error" in r.json or r["result"]["isError"]) and name in r.body.decode(), (tool, name, r)
         assert server.tool(b.id, "bash:run", {"command": "echo fine"})["data"]["stdout"] == "fine\n"
     assert tried > 1000
+
+
+def test_our_own_routes_name_what_they_do_not_know_in_the_url(server, ask):
+    own = [(m, p) for m, p in routes() if p.startswith("/sg/v1/") and m != "HEAD"]
+    assert len(own) > 30
+    for method, path in own:
+        r = ask(method, path + "?no_such=1", b"{}" if method not in ("GET", "DELETE") else None)
+        assert r.status == 400 and "'no_such'" in complaint(path, r), (method, path, r)
+
+
+@pytest.mark.parametrize("path, names", [
+    ("/sg/v1/trajectories?limit=x", "limit"), ("/sg/v1/trajectories?limit=", "limit"), ("/sg/v1/trajectories?limit=1001", "limit"),
+    ("/sg/v1/trajectories?after=-1", "after"), ("/sg/v1/trajectories?after=1e3", "after"), ("/sg/v1/trajectories?after=99999999999999999999", "after"),
+    ("/sg/v1/trajectories?min_reward=high", "min_reward"), ("/sg/v1/trajectories?outcome=fine", "outcome"), ("/sg/v1/trajectories?limit=1&limit=2", "limit"),
+    ("/sg/v1/trajectories/export?trainable=maybe", "trainable"), ("/sg/v1/trajectories/export?min-reward=x", "min-reward"),
+    ("/sg/v1/trajectories/t-1/export?id=t-2", "id"), ("/sg/v1/trajectories/t-1/events?after=x", "after"), ("/sg/v1/states?after=x", "after"),
+    ("/sg/v1/diff?a=x&b=y&text=yes", "text"), ("/sg/v1/boxes?label=x", "label"), ("/sg/v1/boxes?label=%3Dx", "label"), ("/sg/v1/boxes?%00=1", "unknown"),
+    ("/sg/v1/boxes?&&x", "x"), ("/sg/v1/boxes?label=a%00b%3Dc", "label"), ("/sg/v1/status?Label=a", "Label")])
+def test_what_is_wrong_in_a_url_is_named(ask, path, names):
+    r = ask("GET", path)
+    assert r.status == 400 and names in complaint(path, r), r
+
+
+def test_who_proves_who_he_is_in_the_url_is_not_refused_for_it(ask):
+    for path in ("/sg/v1/boxes?api_key=", "/sg/v1/boxes?&", "/sg/v1/boxes?", "/sg/v1/trajectories?limit=3&min_reward=-1.5e0", "/sg/v1/boxes?label=a%3D"):
+        assert ask("GET", path).status == 200, path

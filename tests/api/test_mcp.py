@@ -180,7 +180,19 @@ def test_resources_are_files_trajectories_and_states(server, client):
     client.call("bash_run", command="printf '\\377\\000' > /home/gem/raw.bin")
     assert client.ask("resources/read", {"uri": "file:///home/gem/note.txt"})["result"]["contents"][0]["text"] == "remember"
     assert client.ask("resources/read", {"uri": "file:///home/gem/raw.bin"})["result"]["contents"][0]["blob"] == "/wA="
-    assert f"sandglass://trajectory/{trajectory}" in {x["uri"] for x in client.ask("resources/list")["result"]["resources"]}
+    state = client.call("box_snapshot")["structuredContent"]["state"]
+    listed, page = set(), {}
+    while True:
+        page = client.ask("resources/list", {"cursor": page["nextCursor"]} if page else {})["result"]
+        listed |= {x["uri"] for x in page["resources"]}
+        if "nextCursor" not in page:
+            break
+    assert {f"sandglass://trajectory/{trajectory}", f"sandglass://state/{state}"} <= listed
+    assert state in client.ask("resources/read", {"uri": f"sandglass://state/{state}"})["result"]["contents"][0]["text"]
+    for method in ("tools/list", "resources/list"):
+        for cursor in (5, "", "x", "-1", "s", "s1x", "t-1", [], "s" + "9" * 30):
+            assert client.ask(method, {"cursor": cursor})["error"]["code"] == -32602, (method, cursor)
+    assert client.ask("resources/read", {"uri": "file:///tmp/a%00b"})["error"]["code"] == -32602
     text = client.ask("resources/read", {"uri": f"sandglass://trajectory/{trajectory}"})["result"]["contents"][0]["text"]
     assert "remember" in text and json.loads(text)["steps"]
     for missing in ("file:///home/gem/nothing", "sandglass://trajectory/t-none", "sandglass://state/s-none", "http://x/", "file://relative"):
@@ -440,6 +452,57 @@ def test_mcp_servers_of_others_are_aggregated_from_a_box_and_from_a_url(server):
         assert s.post("/v1/mcp/calc/tools/add", {"a": 1, "b": 1})["data"]["content"][0]["text"] == "2"
         assert s.post("/v1/mcp/sandglass/tools/bash_run", {"command": "echo own"})["data"]["structuredContent"]["stdout"] == "own\n"
         assert s.request("GET", "/v1/mcp/none/tools").status == 404 and s.request("POST", "/v1/mcp/calc/tools/none", {}).status == 404
+
+
+ODD_UPSTREAM = r'''
+import json, os, sys
+if "EXIT" in os.environ: sys.exit(3)
+names = ["x y", "x_y", "x.y", "\u00fcber", "a" * 100, "a" * 101, "dup", "dup", "", "ok", "far/off"]
+def say(m): print(json.dumps(m), flush=True)
+for line in sys.stdin:
+    m = json.loads(line)
+    if "id" not in m: continue
+    r = {}
+    if m["method"] == "initialize": r = {"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": {"name": "up", "version": "1"}}
+    if m["method"] == "tools/list": r = {"tools": [] if "NONE" in os.environ else [{"name": n, "inputSchema": {"type": "object"} if n != "ok" else 7} for n in names]}
+    if m["method"] == "tools/call":
+        say({"jsonrpc": "2.0", "id": "nonsense", "result": {}})
+        say({"jsonrpc": "2.0", "id": m["id"] + 1000, "result": {}})
+        print("}{ no message", flush=True)
+        r = {"content": [{"type": "text", "text": "called " + m["params"]["name"]}]}
+    say({"jsonrpc": "2.0", "id": m["id"], "result": r})
+'''
+
+
+def test_an_odd_mcp_server_costs_nothing_but_its_oddest_tools():
+    place = sg.open_place("odd")
+    server = lambda **env: {"command": "python3", "args": ["-c", ODD_UPSTREAM], "env": env}
+    (place / "servers.json").write_text(json.dumps({"mcpServers": {"odd": server(), "ends": server(EXIT="1"), "bare": server(NONE="1"), "no": {"command": "/no/such"}}}))
+    (place / "servers.json").chmod(0o644)
+    with sg.running("--pool-size", "1", "--mcp-servers", str(place / "servers.json")) as s:
+        ask = lambda method, **p: s.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": p})["result"]
+        theirs = lambda: {t["name"]: t["title"] for t in ask("tools/list")["tools"] if t["name"].startswith("odd_")}
+        sg.wait_for(lambda: theirs(), 30, every=0.2)
+        assert sorted(theirs().values()) == sorted(["x y", "x_y", "x.y", "\u00fcber", "a" * 100, "a" * 101, "dup", "ok", "far/off"])
+        assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", n) for n in theirs())
+        for name, own in theirs().items():
+            assert ask("tools/call", name=name, arguments={})["content"][0]["text"] == "called " + own
+        log = pathlib.Path(s.log_path).read_text()
+        assert log.count("is gone name=odd") == log.count("is gone name=bare") == 0 and log.count("is gone name=ends") < 8, log
+        assert "name=bare, without tools" in log
+
+
+@pytest.mark.parametrize("name", ["bash", "x y"])
+def test_an_mcp_server_by_a_name_that_it_cannot_have_does_not_start(name):
+    place = sg.open_place("name")
+    (place / "servers.json").write_text(json.dumps({"mcpServers": {name: {"command": "true"}}}))
+    (place / "servers.json").chmod(0o644)
+    s = sg.Server("--pool-size", "0", "--mcp-servers", str(place / "servers.json"))
+    try:
+        s.start(wait=False)
+        assert s.guard.wait(30) != 0 and f"mcp.servers: {name[:20]}" in pathlib.Path(s.log_path).read_text()
+    finally:
+        s.end()
 
 
 def test_mutated_messages_are_answered_and_harm_nobody(server):

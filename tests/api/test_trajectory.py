@@ -449,3 +449,12 @@ def test_log_command_follows(server):
     finally:
         p.kill()
         p.wait()
+
+
+def test_trajectories_of_a_box_or_with_a_tool(server):
+    with server.box() as one, server.box() as two:
+        a, b = one.run("true")["trajectory_id"], two.tool("file:write", {"path": "/tmp/x", "content": ""})["trajectory_id"]
+        ids = lambda q: [x["id"] for x in server.get(f"/sg/v1/trajectories?{q}")["trajectories"]]
+        assert ids(f"box={one.id}") == [a] and ids(f"box={two.id}") == [b]
+        assert ids(f"box={two.id}&tool=file:write") == [b] and ids(f"box={two.id}&tool=bash:run") == []
+        assert a in ids("tool=bash:run") and b not in ids("tool=bash:run") and ids("tool=no:such") == []
