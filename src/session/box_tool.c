@@ -227,6 +227,8 @@ static int check(struct call *c, struct box **ret, struct err *e)
     *ret = whose(c, p->box, e);
     if (c->request.only_box && action == BOX_FORK)
         return err_set(e, ERR_DENIED, "this token is for box %s only: it makes no others", c->box ? c->box->id : "?");
+    if (c->request.makes_no_box && action == BOX_FORK)
+        return err_set(e, ERR_DENIED, "making a box asks for the scope 'manage'");
     if (!*ret && !needless)
         return -ENOENT;
     if (action == BOX_RESTORE && !p->state.n && p->step == FIELD_ABSENT)

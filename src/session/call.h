@@ -24,6 +24,7 @@ struct call_request {      /* borrowed until the answer */
     bool person;               /* somebody who sits in front of the screen: may call what is TOOL_PERSON */
     bool by_hand;              /* a verb of the API, not a call of a tool: no doing of the agent's */
     bool only_box;             /* whoever asks may see this box and nothing else */
+    bool makes_no_box;         /* whoever asks may not make any */
     bool box_gone;             /* it should run in a box that is not there any more */
     enum call_forward { FORWARD_NO, FORWARD_ON, FORWARD_BEGIN } forward; /* answer from the log: call_forward.c */
     bool forward_branch; /* a call that differs ends it, and goes on under a new name; else it is refused */

@@ -67,6 +67,11 @@ static void initialize(struct exchange *x)
         exchange_error(x, MCP_PARAMS, "box: 'own' or 'default'; a certain box is at /box/{id}/mcp");
         return;
     }
+    bool own = str_is(box, "own") && !x->as.who.box[0]; /* who has one box has it to itself */
+    if (own && web_may_make_boxes(&x->as, &e) < 0) {
+        exchange_error(x, MCP_REQUEST, "box=own: %s", e.msg);
+        return;
+    }
     s = mcp_session_new(x, &e);
     if (!s) {
         exchange_error(x, MCP_INTERNAL, "%s", e.msg);
@@ -74,7 +79,7 @@ static void initialize(struct exchange *x)
     }
     s->version = mcp_version(asked);
     s->profile = x->profile;
-    s->own_box = str_is(box, "own");
+    s->own_box = own;
     s->can_sample = json_get(can, "sampling") != NULL;
     s->can_elicit = json_get(can, "elicitation") != NULL;
     x->session = s;

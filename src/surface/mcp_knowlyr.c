@@ -79,6 +79,10 @@ static void run_create(struct exchange *x, const void *p)
     struct json *config = config_of(x, p, &e);
 
     x->own = (void *)p;
+    if (web_may_make_boxes(&x->as, &e) < 0) {
+        on_created(x, NULL, &e);
+        return;
+    }
     if (!config || box_ask_bind(x->hub->node, config, &ask, &e) < 0) {
         refuse(x, "配置错误:\n", e.msg);
         return;

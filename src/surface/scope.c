@@ -15,6 +15,16 @@ struct box *web_find_box(const struct web *w, struct str id)
     return b && web_sees_box(w, b) ? b : NULL;
 }
 
+int web_may_make_boxes(const struct web *w, struct err *e)
+{
+    if (w->who.box[0])
+        return err_set(e, ERR_DENIED, "this token is for box %s only: it makes no others", w->who.box);
+    if (!(w->who.may & MAY_MANAGE))
+        return err_set(e, ERR_DENIED, "the role '%s' may not do this: making a box asks for the scope 'manage'",
+                       role_name(w->who.role));
+    return 0;
+}
+
 bool web_sees_worker(const struct web *w, const struct worker *k)
 {
     return k->tenant == w->tenant && (!w->who.box[0] || strcmp(w->who.box, k->id) == 0);
@@ -41,6 +51,7 @@ uint64_t web_call(struct web *w, struct call_request *r, on_call_done *cb, void 
     r->tenant = w->tenant;
     r->request_id = str_of(w->request_id);
     r->parent = w->parent;
+    r->makes_no_box = !(w->who.may & MAY_MANAGE);
     if (w->who.box[0]) {
         r->box = web_find_box(w, str_of(w->who.box));
         r->worker = str_of(w->who.box);

@@ -106,6 +106,7 @@ struct answer;
 struct box *web_find_box(const struct web *w, struct str id);
 bool web_sees_box(const struct web *w, const struct box *b); /* for lists */
 bool web_sees_worker(const struct web *w, const struct worker *k);
+int web_may_make_boxes(const struct web *w, struct err *e); /* for what makes one and is no route of its own */
 struct worker *web_find_worker(const struct web *w, struct str id);
 struct worker *web_get_worker(const struct web *w, struct str id, struct err *e);      /* makes it */
 uint64_t web_call(struct web *w, struct call_request *r, on_call_done *cb, void *arg); /* call_start for this request */

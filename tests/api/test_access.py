@@ -508,6 +508,25 @@ def test_an_agent_has_one_box_whatever_it_asks_for(server):
         assert server.request("POST", "/sg/v1/boxes", {}).status == 403
         assert server.request("GET", "/v1/sandbox", headers={"X-Sandglass-Box": other}).status == 404
     with acting_as(server, op):
+        before = {b["id"] for b in server.get("/sg/v1/boxes")["boxes"]}
+    narrow = bearer(new_key(server, tenant="agents", scopes="read,execute")["key"])
+    for headers in (agent, narrow):  # none of the ways to a box that are no route of their own
+        with acting_as(server, headers):
+            ask = lambda method, path="/mcp", headers={}, **p: server.request("POST", path, {"jsonrpc": "2.0", "id": 1, "method": method, "params": p}, headers=headers)
+            hello = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+            r = ask("initialize", "/mcp?box=own", **hello)
+            session = {"Mcp-Session-Id": r.headers["Mcp-Session-Id"]} if headers is agent else {}
+            assert session or "manage" in r["error"]["message"]
+            r = ask("tools/call", headers=session, name="bash_run", arguments={"command": "true"})["result"]
+            assert r["_meta"]["box_id"] == mine or headers is narrow
+            for name, arguments in (("create_sandbox", {"repo_url": "https://127.0.0.1:1/x.git", "base_commit": "main"}), ("box_fork", {"box": mine})):
+                r = ask("tools/call", name=name, arguments=arguments)["result"]
+                assert r["isError"] and ("manage" in r["content"][0]["text"] or "makes no others" in r["content"][0]["text"]), r
+            for uri in ("sandglass://trajectory/others", f"sandglass://state/{state}"):
+                assert ("result" in ask("resources/read", uri=uri).json) == (headers is narrow)
+    with acting_as(server, op):
+        assert len({b["id"] for b in server.get("/sg/v1/boxes")["boxes"]} - before) <= 1, "the default box, for who may use it"
+    with acting_as(server, op):
         server.destroy(mine)
     with acting_as(server, agent):
         r = server.request("POST", "/sg/v1/execute", BOX_BODY | {"worker_id": "x"})
