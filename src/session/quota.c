@@ -162,9 +162,15 @@ int tenant_take_trajectory(struct tenant *t, struct err *e)
     if (t->quota.most.trajectories && t->use.trajectories >= t->quota.most.trajectories) {
         t->come_back_ms = 3600000;
         return err_set(e, ERR_BUSY,
-                       "quota: tenant %s has used up its trajectories (%lld); nothing but a larger quota helps",
+                       "quota: tenant %s has used up its trajectories (%lld); come back when one was forgotten",
                        t->name, (long long)t->quota.most.trajectories);
     }
     t->use.trajectories++;
     return 0;
+}
+
+void tenant_give_trajectory(struct tenant *t)
+{
+    if (t->use.trajectories > 0)
+        t->use.trajectories--;
 }

@@ -51,3 +51,4 @@ void tenant_add_box(struct tenant *t, const struct tenant_use *box);
 void tenant_give_box(struct tenant *t, const struct tenant_use *box);
 int tenant_take_call(struct tenant *t, int64_t now, struct err *e);
 int tenant_take_trajectory(struct tenant *t, struct err *e);
+void tenant_give_trajectory(struct tenant *t); /* one was forgotten */

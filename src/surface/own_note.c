@@ -103,6 +103,7 @@ static void on_forget(void *arg, const struct answer *a)
         web_error(w, web_status_of(e.code), e.code, "%s", e.msg);
         return;
     }
+    tenant_give_trajectory(w->tenant);
     buf_init(&o, 4096);
     jw_obj(&j);
     jw_kstr(&j, "id", w->match.id);
@@ -141,6 +142,10 @@ static void on_last(void *arg, const struct answer *a)
     if (first != last + 1) {
         web_error(w, 409, ERR_EXISTS, "first_step: trajectory '%.*s' has %lld steps; the next one is %lld",
                   STR_ARG(w->match.id), (long long)last, (long long)last + 1);
+        return;
+    }
+    if (a->error && tenant_take_trajectory(w->tenant, &e) < 0) {
+        web_error(w, web_status_of(e.code), e.code, "%s", e.msg);
         return;
     }
     if (!i.worker.n)

@@ -274,6 +274,11 @@ def test_trajectories_are_counted_over_restarts_and_quotas_change_while_it_runs(
     r = run("three")
     assert r.status == 429 and "trajectories (2)" in r["message"]
     assert run("one").status != 429, "those that are there go on"
+    more = lambda name: server.request("POST", f"/sg/v1/trajectories/{name}/steps", {"steps": [{"tool": "x:y", "params": {}, "observation": {}}]})
+    assert more("from-elsewhere").status == 429, "nor one from elsewhere"
+    assert run("two").status != 429 and server.delete("/sg/v1/trajectories/one")["state"] == "forgotten"
+    r = more("from-elsewhere")
+    assert r.status == 201 and more("another").status == 429 and run("three").status == 429, r
     server.kill_role("serve")
     server.wait_ready()
     assert run("three").status == 429
