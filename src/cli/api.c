@@ -53,7 +53,10 @@ static int refused(const struct api *a, int status, const struct json *answer)
 
     if (a->json)
         api_print(a);
-    if (message.p)
+    if (message.p && status == 401)
+        complain("%.*s: $SANDGLASS_API_KEY is %s", STR_ARG(message),
+                 getenv("SANDGLASS_API_KEY") ? "no key or token of this server" : "where a key or token is looked for");
+    else if (message.p)
         complain("%.*s", STR_ARG(message));
     else
         complain("the server answered %d: %.*s", status, (int)(a->text.n > 200 ? 200 : a->text.n),

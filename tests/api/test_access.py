@@ -256,6 +256,11 @@ def test_the_command_line_makes_lists_and_revokes_keys_under_a_running_server(se
     sg.wait_for(lambda: status(server, bearer(key)) == 200)
     row = next(x for x in run("list").stdout.splitlines() if " cli " in x)
     assert "acme" in row and "viewer" in row and "valid" in row
+    shown = lambda **env: subprocess.run([sg.BINARY, "top", "--once", "--url", f"http://127.0.0.1:{server.port}"], capture_output=True, text=True,
+                                         env={k: v for k, v in os.environ.items() if k != "SANDGLASS_API_KEY"} | env)
+    assert shown(SANDGLASS_API_KEY=key).returncode == 0
+    for answer in (shown(), shown(SANDGLASS_API_KEY="sg_wrong")):
+        assert answer.returncode == 4 and "SANDGLASS_API_KEY" in answer.stderr, answer
     assert run("revoke", row.split()[0]).returncode == 0
     sg.wait_for(lambda: status(server, bearer(key)) == 401)
     assert run("revoke", "k-nothing").returncode != 0
