@@ -172,8 +172,12 @@ static int read_who(const struct json *claims, const struct jwt_rules *r, struct
         copy_text(claims, "box", w->box, sizeof w->box, e) < 0 ||
         copy_text(claims, "sub", w->subject, sizeof w->subject, e) < 0)
         return -1;
+    if ((!w->tenant[0] && json_get_str(claims, "tenant").p) || (!w->box[0] && json_get_str(claims, "box").p))
+        return err_set(e, ERR_DENIED, "token: tenant and box, if they are there, must not be empty");
     if (w->role == ROLE_AGENT && !w->box[0])
         return err_set(e, ERR_DENIED, "token: the role agent needs a box");
+    if (w->box[0]) /* whatever else it says: a token of one box makes no others, and no keys */
+        w->may &= role_may(ROLE_AGENT);
     return 0;
 }
 

@@ -339,7 +339,7 @@ static struct verdict of_role(const struct web *w)
         return (struct verdict){ 403, arena_printf(w->http->arena,
                                                    "the role '%s' may not do this: it asks for the scope '%s'",
                                                    role_name(w->who.role), names[want]) };
-    if (r && r->flags & ROUTE_TENANT && w->who.box[0])
+    if (r && r->flags & (ROUTE_TENANT | ROUTE_SERVER) && w->who.box[0])
         return (struct verdict){ 403,
                                  arena_printf(w->http->arena, "this is not for a token of one box (%s)", w->who.box) };
     if (r && r->flags & ROUTE_SERVER && !w->tenant->is_default)

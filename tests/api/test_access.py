@@ -97,13 +97,21 @@ def test_claims_say_tenant_role_box_and_subject(server, keys):
     assert (w["tenant"], w["role"], w["box"], w["subject"]) == ("acme", "agent", "b-1", "joe")
 
 
+@pytest.mark.parametrize("role", ["admin", "operator", "viewer"])
+def test_a_token_with_a_box_is_for_that_box_whatever_its_role(server, keys, role):
+    headers = bearer(keys["EdDSA"].token(tenant="default", role=role, box="b-1"))
+    for method, path in (("GET", "/sg/v1/keys"), ("POST", "/sg/v1/keys"), ("POST", "/sg/v1/boxes"), ("GET", "/metrics"), ("POST", "/sg/v1/gc"), ("GET", "/sg/v1/secrets")):
+        assert status(server, headers, path, method) == 403, (method, path)
+
+
 NOW = int(time.time())
 BAD_CLAIMS = [
     {}, {"sub": "x"}, {"exp": NOW - 60}, {"exp": str(NOW + 600)}, {"exp": True}, {"exp": -1}, {"exp": 1e300}, {"exp": None},
     {"exp": NOW + 9000, "nbf": NOW + 3600}, {"exp": NOW + 9000, "nbf": "soon"},
     {"exp": NOW + 9000, "role": "root"}, {"exp": NOW + 9000, "role": 3}, {"exp": NOW + 9000, "tenant": "../x"},
     {"exp": NOW + 9000, "tenant": "a\x00b"}, {"exp": NOW + 9000, "tenant": 7}, {"exp": NOW + 9000, "tenant": "x" * 64},
-    {"exp": NOW + 9000, "role": "agent"}, [], "x", None,
+    {"exp": NOW + 9000, "role": "agent"}, {"exp": NOW + 9000, "tenant": ""}, {"exp": NOW + 9000, "role": "agent", "box": ""}, {"exp": NOW + 9000, "box": ""},
+    [], "x", None,
 ]
 
 
