@@ -1,11 +1,9 @@
-/* AgentFlow's surface: names and envelopes only. Its 19 endpoints are split over this file (tools) and
- * agentflow_session.c (sessions, lifecycle, init). */
+/* AgentFlow's surface: names and envelopes only. Its 19 endpoints are split over this file (tools), agentflow_batch.c,
+ * agentflow_session.c (sessions, lifecycle, init) and agentflow_admin.c; agentflow_model.c reads their bodies. */
 #include "surface/agentflow.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <strings.h>
 
 #include "base/limits.h"
 
@@ -181,69 +179,6 @@ void envelope_send(struct web *w, int status, const struct envelope *v)
     send_envelope(w, status, &b);
 }
 
-void invalid_send(struct web *w, const char *type, const char *field, const char *msg, struct str input)
-{
-    struct buf b;
-    struct jw j = { .out = &b };
-
-    buf_init(&b, LIMIT_HTTP_REPLY);
-    jw_obj(&j);
-    jw_key(&j, "detail");
-    jw_arr(&j);
-    jw_obj(&j);
-    jw_kz(&j, "type", type);
-    jw_key(&j, "loc");
-    jw_arr(&j);
-    jw_z(&j, "body");
-    if (field)
-        jw_z(&j, field);
-    jw_arr_end(&j);
-    jw_kz(&j, "msg", msg);
-    jw_kraw(&j, "input", input.n < 65536 ? input : STR("\"(large)\""));
-    jw_obj_end(&j);
-    jw_arr_end(&j);
-    jw_obj_end(&j);
-    web_send(w, 422, &b);
-}
-
-bool model_str(struct web *w, const char *field, struct str *ret)
-{
-    const struct json *v = json_get(w->body, field);
-
-    if (!w->body || w->body->type != JSON_OBJ)
-        invalid_send(w, w->body ? "model_attributes_type" : "missing", NULL,
-                     w->body ? "Input should be a valid dictionary or object to extract fields from" : "Field required",
-                     w->body ? w->body->raw : STR("null"));
-    else if (!v)
-        invalid_send(w, "missing", field, "Field required", w->body->raw);
-    else if (v->type != JSON_STR)
-        invalid_send(w, "string_type", field, "Input should be a valid string", v->raw);
-    else {
-        *ret = v->s;
-        return true;
-    }
-    return false;
-}
-
-/* What pydantic takes for a truth value. */
-bool model_bool(struct web *w, const char *field, bool otherwise, bool *ret)
-{
-    static const char *const words[] = { "false", "0", "off", "f", "no", "n", "true", "1", "on", "t", "yes", "y" };
-    const struct json *v = json_get(w->body, field);
-    struct str text = !v ? STR("") : v->type == JSON_STR ? v->s : v->raw;
-
-    *ret = otherwise;
-    if (!v)
-        return true;
-    for (size_t i = 0; i < 12 && v->type != JSON_NULL; i++)
-        if (text.n == strlen(words[i]) && strncasecmp(text.p, words[i], text.n) == 0) {
-            *ret = i >= 6;
-            return true;
-        }
-    invalid_send(w, "bool_parsing", field, "Input should be a valid boolean, unable to interpret input", v->raw);
-    return false;
-}
-
 /* --- execute --- */
 
 static void on_executed(void *arg, const struct call *c)
@@ -265,51 +200,6 @@ static void on_executed(void *arg, const struct call *c)
     jw_obj_end(&j); /* meta */
     jw_obj_end(&j);
     send_envelope(w, c->error == ERR_BUSY && c->outcome == OUTCOME_INFRA_ERROR ? 429 : envelope_status(c->code), &b);
-}
-
-/* 30, 30.0 and "30" are integers to pydantic; 1.5 is not. */
-static bool read_timeout(struct web *w, const struct json *v, int64_t *ret_ms)
-{
-    double s = 0;
-    char text[32], *end;
-
-    if (!v || v->type == JSON_NULL)
-        return true;
-    if (v->type == JSON_NUM) {
-        s = v->num;
-    } else if (v->type == JSON_STR && v->s.n && v->s.n < sizeof text) {
-        memcpy(text, v->s.p, v->s.n);
-        text[v->s.n] = 0;
-        s = strtod(text, &end);
-        if (*end) {
-            invalid_send(w, "int_parsing", "timeout",
-                         "Input should be a valid integer, unable to parse string as an integer", v->raw);
-            return false;
-        }
-    } else {
-        invalid_send(w, "int_type", "timeout", "Input should be a valid integer", v->raw);
-        return false;
-    }
-    if (s != floor(s)) {
-        invalid_send(w, "int_from_float", "timeout",
-                     "Input should be a valid integer, got a number with a fractional part", v->raw);
-        return false;
-    }
-    if (s <= 0 || s > LIMIT_TIMEOUT_MS / 1000) {
-        invalid_send(w, "out_of_range", "timeout", "Input should be from 1 to 86400 seconds (LIMIT_TIMEOUT_MS)",
-                     v->raw);
-        return false;
-    }
-    *ret_ms = (int64_t)(s * 1000);
-    return true;
-}
-
-static const struct json *read_params(struct web *w, const struct json *v, bool *ok)
-{
-    *ok = !v || v->type == JSON_OBJ || v->type == JSON_NULL;
-    if (!*ok)
-        invalid_send(w, "dict_type", "params", "Input should be a valid dictionary", v->raw);
-    return v && v->type == JSON_OBJ ? v : NULL;
 }
 
 /* The contract ignores unknown fields of the envelope; we do, too, and say which. */
@@ -341,23 +231,22 @@ static void note_ignored(struct web *w)
 static void execute(struct web *w)
 {
     struct call_request r = { .surface = STR("agentflow") };
+    struct model m;
     struct err e;
-    bool ok;
 
-    if (!model_str(w, "worker_id", &r.worker) || !model_str(w, "action", &r.action) ||
-        !read_timeout(w, json_get(w->body, "timeout"), &r.timeout_ms))
-        return;
-    r.params = read_params(w, json_get(w->body, "params"), &ok);
-    if (!ok)
+    model_begin(&m, w);
+    model_str(&m, "worker_id", &r.worker);
+    model_str(&m, "action", &r.action);
+    r.params = model_dict(&m, "params");
+    r.timeout_ms = model_timeout_ms(&m);
+    (void)model_bool(&m, "async_mode", false);
+    if (m.body && web_forward(w, &r, &e) < 0)
+        model_wrong(&m, "value_error", e.msg[0] == 'o' ? "on_difference" : "fast_forward", e.msg, m.body->raw);
+    if (!model_end(&m))
         return;
     r.key = web_key(w);
     r.trace = envelope_trace(w);
     r.trajectory = json_get_str(w->body, "trajectory_id");
-    if (web_forward(w, &r, &e) < 0) {
-        invalid_send(w, "value_error", str_of(e.msg).p[0] == 'o' ? "on_difference" : "fast_forward", e.msg,
-                     w->body->raw);
-        return;
-    }
     r.abandoned = web_abandoned;
     note_ignored(w);
     web_call(w, &r, on_executed, w);

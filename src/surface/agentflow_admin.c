@@ -42,10 +42,10 @@ static void print_summary(const struct node *n, struct jw *j)
 
 static bool wanted(const struct json *names, const struct backend *b)
 {
-    if (!names || names->type != JSON_ARR || !names->first)
+    if (!names || !names->first)
         return true;
     for (const struct json *k = names->first; k; k = k->next)
-        if (k->type == JSON_STR && str_is(k->s, b->name))
+        if (str_is(k->s, b->name))
             return true;
     return false;
 }
@@ -70,30 +70,42 @@ static char *available(struct web *w)
     return list;
 }
 
+/* A body need not be there. */
+static bool read_names(struct web *w, const struct json **ret)
+{
+    struct model m;
+    size_t i = 0;
+
+    *ret = NULL;
+    if (!w->body || w->body->type == JSON_NULL)
+        return true;
+    model_begin(&m, w);
+    *ret = model_list(&m, "backends", false);
+    for (const struct json *k = *ret ? (*ret)->first : NULL; k; k = k->next, i++)
+        if (k->type != JSON_STR)
+            model_wrong_item(&m, "string_type", &(struct model_place){ "backends", i, "" },
+                             "Input should be a valid string", k->raw);
+    return model_end(&m);
+}
+
 static void warmup(struct web *w)
 {
-    const struct json *names = json_get(w->body, "backends");
     char *known = available(w);
     struct buf o, r, x;
     struct jw j = { .out = &o }, results = { .out = &r }, errors = { .out = &x };
+    const struct json *names;
 
-    if (w->body && w->body->type != JSON_OBJ && w->body->type != JSON_NULL) {
-        invalid_send(w, "model_attributes_type", NULL, "Input should be a valid dictionary or object", w->body->raw);
+    if (!read_names(w, &names))
         return;
-    }
-    if (names && names->type != JSON_ARR && names->type != JSON_NULL) {
-        invalid_send(w, "list_type", "backends", "Input should be a valid list", names->raw);
-        return;
-    }
     buf_init(&o, LIMIT_HTTP_REPLY);
     buf_init(&r, LIMIT_HTTP_REPLY);
     buf_init(&x, LIMIT_HTTP_REPLY);
     for (size_t i = 0; backends[i]; i++)
         if (visible(w->node, backends[i]) && wanted(names, backends[i]))
             warm_one(w->node, backends[i], &results, &errors);
-    for (const struct json *k = names && names->type == JSON_ARR ? names->first : NULL; k; k = k->next) {
-        const struct backend *b = k->type == JSON_STR ? backend_find(k->s) : NULL;
-        if ((b && visible(w->node, b)) || k->type != JSON_STR)
+    for (const struct json *k = names ? names->first : NULL; k; k = k->next) {
+        const struct backend *b = backend_find(k->s);
+        if (b && visible(w->node, b))
             continue;
         jw_key_str(&results, k->s);
         jw_bool(&results, false);
@@ -229,11 +241,16 @@ static void from_config(struct web *w)
 {
     struct str worker, path, text;
     struct json *config = NULL;
-    struct err e;
+    struct model m;
+    struct err e = { 0 };
     struct buf b;
     struct jw j = { .out = &b };
 
-    if (!model_str(w, "worker_id", &worker) || !model_str(w, "config_path", &path) || !is_admin(w))
+    model_begin(&m, w);
+    model_str(&m, "worker_id", &worker);
+    model_str(&m, "config_path", &path);
+    const struct json *over = model_dict(&m, "override_params");
+    if (!model_end(&m) || !is_admin(w))
         return;
     int r = read_config(w, path, &text, &e);
     if (r == 0)
@@ -251,11 +268,10 @@ static void from_config(struct web *w)
         buf_done(&b);
         return;
     }
-    const struct json *over = json_get(w->body, "override_params");
     jw_obj(&j);
     jw_kstr(&j, "config_loaded", path);
     jw_key(&j, "config");
-    merge(config, over && over->type == JSON_OBJ ? over : NULL, 0, &j);
+    merge(config, over, 0, &j);
     jw_obj_end(&j);
     envelope_send(w, 200, &(struct envelope){ 0, "success", buf_view(&b), "init:from_config", "session", NULL });
     buf_done(&b);

@@ -93,30 +93,39 @@ static void on_item(void *arg, const struct call *c)
 }
 
 /* Before the first item runs, all of them are known to be well formed. */
-static bool check_items(struct web *w, const struct json *actions)
+static void check_item(struct model *m, size_t i, const struct json *item)
 {
-    static const char range[] = "timeout should be a number above 0, at most 86400 seconds (LIMIT_TIMEOUT_MS)";
+    static const char range[] = "Input should be a number above 0, at most 86400 seconds (LIMIT_TIMEOUT_MS)";
+    const struct json *action = json_get(item, "action"), *params = json_get(item, "params");
+    const struct json *t = json_get(item, "timeout");
+    struct model_place at = { "actions", i, "" };
+
+    if (item->type != JSON_OBJ)
+        model_wrong_item(m, "dict_type", &at, "Input should be a valid dictionary", item->raw);
+    at.inside = "action";
+    if (action && action->type != JSON_STR)
+        model_wrong_item(m, "string_type", &at, "Input should be a valid string", action->raw);
+    at.inside = "params";
+    if (params && params->type != JSON_OBJ && params->type != JSON_NULL)
+        model_wrong_item(m, "dict_type", &at, "Input should be a valid dictionary", params->raw);
+    at.inside = "timeout";
+    if (t && t->type != JSON_NULL && !(t->type == JSON_NUM && t->num > 0 && t->num <= LIMIT_TIMEOUT_MS / 1000))
+        model_wrong_item(m, "out_of_range", &at, range, t->raw);
+}
+
+static void check_items(struct model *m, const struct json *actions)
+{
     size_t i = 0;
 
-    for (const struct json *item = actions->first; item; item = item->next, i++) {
-        const struct json *action = json_get(item, "action"), *params = json_get(item, "params");
-        const struct json *t = json_get(item, "timeout");
-        const char *type = NULL, *what = NULL;
-
-        if (item->type != JSON_OBJ)
-            type = "dict_type", what = "Input should be a valid dictionary";
-        else if (action && action->type != JSON_STR)
-            type = "string_type", what = "action should be a valid string";
-        else if (params && params->type != JSON_OBJ && params->type != JSON_NULL)
-            type = "dict_type", what = "params should be a valid dictionary";
-        else if (t && t->type != JSON_NULL && !(t->type == JSON_NUM && t->num > 0 && t->num <= LIMIT_TIMEOUT_MS / 1000))
-            type = "out_of_range", what = range;
-        if (type) {
-            invalid_send(w, type, "actions", arena_printf(w->http->arena, "item %zu: %s", i, what), item->raw);
-            return false;
-        }
+    if (actions->count > LIMIT_BATCH) {
+        model_wrong(m, "too_long", "actions",
+                    arena_printf(m->web->http->arena, "List should have at most %d items (LIMIT_BATCH), not %zu",
+                                 LIMIT_BATCH, actions->count),
+                    STR("null"));
+        return;
     }
-    return true;
+    for (const struct json *item = actions->first; item; item = item->next)
+        check_item(m, i++, item);
 }
 
 static int64_t item_timeout(const struct json *item)
@@ -168,35 +177,24 @@ static void pump(struct batch *b)
 static void batch_execute(struct web *w)
 {
     struct batch *b = arena_alloc(w->http->arena, sizeof *b);
-    const struct json *actions = json_get(w->body, "actions");
+    struct model m;
     struct err e;
 
-    if (!model_str(w, "worker_id", &b->worker))
+    model_begin(&m, w);
+    model_str(&m, "worker_id", &b->worker);
+    const struct json *actions = model_list(&m, "actions", true);
+    if (actions)
+        check_items(&m, actions);
+    b->parallel = model_bool(&m, "parallel", false);
+    b->stop_on_error = model_bool(&m, "stop_on_error", true);
+    if (m.body && web_forward(w, &b->like, &e) < 0)
+        model_wrong(&m, "value_error", "fast_forward", e.msg, m.body->raw);
+    if (!model_end(&m))
         return;
-    if (!actions || actions->type != JSON_ARR) {
-        invalid_send(w, actions ? "list_type" : "missing", "actions",
-                     actions ? "Input should be a valid list" : "Field required",
-                     actions ? actions->raw : w->body->raw);
-        return;
-    }
-    if (actions->count > LIMIT_BATCH) {
-        invalid_send(w, "too_long", "actions",
-                     arena_printf(w->http->arena, "List should have at most %d items (LIMIT_BATCH), not %zu",
-                                  LIMIT_BATCH, actions->count),
-                     STR("null"));
-        return;
-    }
     b->web = w;
     b->next = actions->first;
     b->total = actions->count;
-    if (!check_items(w, actions) || !model_bool(w, "parallel", false, &b->parallel) ||
-        !model_bool(w, "stop_on_error", true, &b->stop_on_error))
-        return;
     b->like.trajectory = json_get_str(w->body, "trajectory_id");
-    if (web_forward(w, &b->like, &e) < 0) {
-        invalid_send(w, "value_error", "fast_forward", e.msg, w->body->raw);
-        return;
-    }
     b->key = web_key(w);
     b->results = arena_alloc(w->http->arena, (b->total + 1) * sizeof *b->results);
     pump(b);

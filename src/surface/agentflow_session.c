@@ -1,6 +1,7 @@
 /* AgentFlow's sessions, lifecycle and init endpoints. */
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -90,14 +91,21 @@ static int read_ttl(const struct web *w, const struct json *config, int64_t *ret
 
 static void unknown_type(struct opening *o)
 {
-    char known[160];
+    char known[184];
     size_t n = 0;
+    bool more = false; /* of extensions and MCP servers there may be any number */
 
     known[0] = 0;
-    for (size_t i = 0; backends[i]; i++)
-        if (!backends[i]->hidden && n < sizeof known - 40)
-            n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", n ? ", " : "", backends[i]->name);
-    err_set(&o->error, ERR_INVALID, "resource_type: no backend '%.*s' (known: %s)", STR_ARG(o->type), known);
+    for (size_t i = 0; backends[i]; i++) {
+        if (backends[i]->hidden && !o->web->node->opts.test_backends)
+            continue;
+        if (n + strlen(backends[i]->name) + sizeof ", , ..." > sizeof known)
+            more = true;
+        else
+            n += (size_t)sprintf(known + n, "%s%s", n ? ", " : "", backends[i]->name);
+    }
+    err_set(&o->error, ERR_INVALID, "resource_type: no backend '%.*s' (known: %s%s)",
+            o->type.n < 24 ? (int)o->type.n : 24, o->type.p, known, more ? ", ..." : "");
     o->failed = true;
 }
 
@@ -251,12 +259,16 @@ static void init_resource(struct web *w)
 {
     struct opening *o = arena_alloc(w->http->arena, sizeof *o);
     struct str worker;
+    struct model m;
 
-    if (!model_str(w, "worker_id", &worker) || !model_str(w, "resource_type", &o->type))
+    model_begin(&m, w);
+    model_str(&m, "worker_id", &worker);
+    model_str(&m, "resource_type", &o->type);
+    o->config = model_dict(&m, "init_config");
+    if (!model_end(&m))
         return;
     o->web = w;
     o->done = init_done;
-    read_config(o, json_get(w->body, "init_config"), "init_config");
     open_session(o, worker);
 }
 
@@ -342,24 +354,21 @@ static void init_batch_step(struct init_batch *b)
 static void init_batch(struct web *w)
 {
     struct init_batch *b = arena_alloc(w->http->arena, sizeof *b);
+    struct model m;
 
-    if (!model_str(w, "worker_id", &b->worker))
+    model_begin(&m, w);
+    model_str(&m, "worker_id", &b->worker);
+    const struct json *configs = model_dict(&m, "resource_configs");
+    b->total = configs ? configs->count : 0;
+    if (b->total > LIMIT_INIT_BATCH)
+        model_wrong(&m, "too_long", "resource_configs",
+                    arena_printf(w->http->arena, "Dictionary should have at most %d items (LIMIT_INIT_BATCH), not %zu",
+                                 LIMIT_INIT_BATCH, b->total),
+                    STR("null"));
+    if (!model_end(&m))
         return;
-    const struct json *configs = json_get(w->body, "resource_configs");
-    if (configs && configs->type != JSON_OBJ) {
-        invalid_send(w, "dict_type", "resource_configs", "Input should be a valid dictionary", configs->raw);
-        return;
-    }
     b->web = w;
     b->next = configs ? configs->first : NULL;
-    b->total = configs ? configs->count : 0;
-    if (b->total > LIMIT_INIT_BATCH) {
-        invalid_send(w, "too_long", "resource_configs",
-                     arena_printf(w->http->arena, "Dictionary should have at most %d items (LIMIT_INIT_BATCH), not %zu",
-                                  LIMIT_INIT_BATCH, b->total),
-                     STR("null"));
-        return;
-    }
     buf_init(&b->results, LIMIT_HTTP_REPLY);
     b->out = (struct jw){ .out = &b->results };
     init_batch_step(b);
@@ -543,7 +552,7 @@ static void lifecycle_status(struct web *w)
 
     if (!need(w, "session:status", "worker_id required", &worker, NULL))
         return;
-    struct worker *k = web_find_worker(w, worker);
+    struct worker *k = known_worker(w, worker);
     for (size_t i = 0; backends[i]; i++)
         if (!backends[i]->hidden || w->node->opts.test_backends)
             tools += (int64_t)backends[i]->tool_count;
@@ -580,8 +589,11 @@ static void disconnect(struct web *w)
     struct buf b;
     struct jw j = { .out = &b };
     size_t n = 0;
+    struct model m;
 
-    if (!model_str(w, "worker_id", &worker))
+    model_begin(&m, w);
+    model_str(&m, "worker_id", &worker);
+    if (!model_end(&m))
         return;
     struct worker *k = known_worker(w, worker);
     if (k) {

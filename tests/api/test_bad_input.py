@@ -161,3 +161,36 @@ def test_what_is_wrong_in_a_url_is_named(ask, path, names):
 def test_who_proves_who_he_is_in_the_url_is_not_refused_for_it(ask):
     for path in ("/sg/v1/boxes?api_key=", "/sg/v1/boxes?&", "/sg/v1/boxes?", "/sg/v1/trajectories?limit=3&min_reward=-1.5e0", "/sg/v1/boxes?label=a%3D"):
         assert ask("GET", path).status == 200, path
+
+
+@pytest.mark.parametrize("path, body, wrong", [
+    ("execute", {}, [("missing", "worker_id"), ("missing", "action")]),
+    ("execute", {"worker_id": None, "action": [], "params": 3, "timeout": "x", "async_mode": "maybe"},
+     [("string_type", "worker_id"), ("string_type", "action"), ("dict_type", "params"), ("int_parsing", "timeout"),
+      ("bool_parsing", "async_mode")]),
+    ("execute/batch", {}, [("missing", "worker_id"), ("missing", "actions")]),
+    ("execute/batch", {"worker_id": "w", "actions": [3, {"action": 3, "timeout": 0}], "parallel": "often"},
+     [("dict_type", "actions", 0), ("string_type", "actions", 1, "action"), ("out_of_range", "actions", 1, "timeout"),
+      ("bool_parsing", "parallel")]),
+    ("init/resource", {"init_config": 3}, [("missing", "worker_id"), ("missing", "resource_type"), ("dict_type", "init_config")]),
+    ("init/batch", {"resource_configs": []}, [("missing", "worker_id"), ("dict_type", "resource_configs")]),
+    ("init/from-config", {}, [("missing", "worker_id"), ("missing", "config_path")]),
+    ("warmup", {"backends": ["bash", 3]}, [("string_type", "backends", 1)]),
+])
+def test_agentflow_is_told_every_field_that_is_wrong_as_its_framework_does(server, path, body, wrong):
+    r = server.request("POST", "/api/v1/" + path, body)
+    assert r.status == 422, r
+    assert [(d["type"], *d["loc"][1:]) for d in r["detail"]] == wrong, r
+
+
+def test_agentflow_lists_no_more_faults_than_somebody_can_read(server):
+    r = server.request("POST", "/api/v1/execute/batch", {"worker_id": "w", "actions": [3] * 5000})
+    assert r.status == 422 and len(r["detail"]) == 32, r.status
+
+
+def test_an_unknown_resource_is_answered_with_all_that_there_are(server):
+    r = server.request("POST", "/api/v1/session/create", {"worker_id": "w", "resource_type": "nothing"})
+    there = server.get("/api/v1/warmup/status")["backends"]
+    assert r.status == 400 and r["code"] == 4002
+    assert set(re.search(r"known: (.*)\)", r["message"])[1].split(", ")) >= {"bash", "browser", "desktop", "vm"}, r
+    assert set(re.search(r"known: (.*)\)", r["message"])[1].split(", ")) <= {*there, "..."}
