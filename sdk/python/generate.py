@@ -101,6 +101,7 @@ def tools_module(tools):
         from typing import TYPE_CHECKING, Any, Callable
 
         from .result import Result
+        from .schema import nearest
 
         if TYPE_CHECKING:
             from .aclient import AsyncBox
@@ -119,8 +120,15 @@ def tools_module(tools):
                 if name.startswith("_"):
                     raise AttributeError(name)
 
-                async def tool(**params: Any) -> Result:
-                    return await self._call(f"{self._backend}:{name}", params)
+                async def tool(*unnamed: Any, **params: Any) -> Result:
+                    action = f"{self._backend}:{name}"
+                    if unnamed:
+                        raise TypeError(f"{action}: this package does not know this tool, so its parameters must be named")
+                    result = await self._call(action, params)
+                    if result.outcome == "invalid_request" and result.message.startswith("Tool not found"):
+                        near = nearest(action, await self._box.client.tool_table())
+                        result.message += f"; did you mean {near}?" if near else ""
+                    return result
 
                 return tool
         """)]

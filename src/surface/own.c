@@ -50,11 +50,11 @@ static void box_create(struct web *w)
     }
     for (const struct json *k = w->body ? w->body->first : NULL; k; k = k->next)
         if (!box_is_ask_key(k->name) || str_is(k->name, "box")) {
-            web_error(
-                w, 400, ERR_INVALID,
-                "%.*s: unknown key (known: image, memory, disk, shm, cpu, pids, open_files, network, sudo, mounts, "
-                "ttl, labels, state, determinism, display, repo, task, allow_unenforced, cold)",
-                STR_ARG(k->name));
+            web_error(w, 400, ERR_INVALID,
+                      "%.*s: unknown key (known: image, memory, disk, shm, cpu, pids, open_files, network, sudo, "
+                      "user_namespaces, mounts, ttl, labels, state, determinism, secrets, display, repo, task, "
+                      "allow_unenforced, cold)",
+                      STR_ARG(k->name));
             return;
         }
     if (box_ask_bind(w->node, w->body, &ask, &e) < 0) {

@@ -67,6 +67,11 @@ def test_the_readmes_other_commands_by_copy_and_paste(server, tmp_path):
         server.destroy(b["id"])
 
 
+def test_the_packages_are_built_by_one_and_the_same_program():
+    """A copy in each: pip takes none from outside of a package's directory, and links do not survive every way of copying."""
+    assert len({(ROOT / "sdk" / p / "wheelwright.py").read_bytes() for p in PACKAGES}) == 1
+
+
 def test_all_packages_install_without_a_network_and_shadow_nothing_else(tmp_path):
     subprocess.run(["/usr/bin/python3", "-m", "venv", str(tmp_path / "v")], check=True)
     pip = [str(tmp_path / "v/bin/pip"), "install", "--quiet", "--no-index", "--no-build-isolation"]

@@ -92,6 +92,10 @@ def test_output_streams_while_the_program_runs_and_stopping_kills_it(box):
     for text in box.stream("for i in 1 2 3; do echo $i; read -t 0.1 < <(sleep 1); done; echo err >&2"):
         seen.append(text)
     assert "".join(seen).split() == ["1", "2", "3", "err"] and len(seen) > 1
+    program = box.stream("echo a; exit 4")
+    assert list(program) == ["a\n"] and program.exit_code == 4
+    with pytest.raises(sandglass.TaskError, match="exit status 4"):
+        list(box.stream("exit 4", check=True))
     for text in box.stream("while :; do echo x; sleep 0.05; done"):
         break
     sg.wait_for(lambda: not [j for j in box.bash.list()["jobs"] if j.get("status") == "running"])
@@ -118,8 +122,11 @@ def test_files_and_directories_go_both_ways(box, tmp_path):
     box.upload(tree / "sub" / "f.sh", "/home/gem/one.sh")
     box.download("/home/gem/one.sh", tmp_path / "one.sh")
     assert (tmp_path / "one.sh").read_text() == "echo hi"
-    with pytest.raises(sandglass.ApiError):
-        box.read("/nothing")
+    box.write("/home/gem/secret", "x", mode=0o600)
+    assert box.file.stat("/home/gem/secret")["mode"] == "0600"
+    for read in (lambda: box.read("/nothing"), lambda: box.download("/nothing", tmp_path / "none")):
+        with pytest.raises(sandglass.NotFound, match="/nothing"):
+            read()
 
 
 @pytest.mark.parametrize("evil", ["../out", "/tmp/out", "link/out"])
@@ -166,7 +173,27 @@ def test_map_gives_each_item_a_box_and_the_first_error_ends_it(client, capsys):
     assert "6/6" in capsys.readouterr().err
     with pytest.raises(ZeroDivisionError):
         client.map(lambda b, i: 1 // i, [0, 1], concurrency=1)
+    got = client.map(lambda b, i: 1 // i, [1, 0, 2], return_exceptions=True)
+    assert got[0] == 1 and isinstance(got[1], ZeroDivisionError) and got[2] == 0
     assert client.boxes() == []
+
+
+def test_what_is_typed_wrong_is_told_in_words(client, box):
+    """Each of these is a mistake of somebody's first hour."""
+    for wrong, error, says in (
+            (lambda: sandglass.Sandglass("http://127.0.0.1:port"), ValueError, "'http://127.0.0.1:port' is no URL"),
+            (lambda: client.create(memroy="1g"), sandglass.Invalid, "memroy: unknown key .known: image, memory"),
+            (lambda: box.run("true", timeout="soon"), TypeError, "timeout: expected seconds"),
+            (lambda: box.write("/home/gem/f", 3), TypeError, "data: expected bytes or str, got int"),
+            (lambda: box.batch(["bash:run"]), TypeError, "pairs of a tool and its parameters"),
+            (lambda: box.file.raed("/x"), TypeError, "file:raed: .* must be named"),
+            (lambda: box.file.raed(path="/x").check(), sandglass.InvalidCall, "did you mean file:read"),
+            (lambda: box.run("echo why >&2; exit 3", check=True), sandglass.TaskError, "exit status 3\nwhy$"),
+            (lambda: list(client.trajectory("t-none").steps(outcom="ok")), TypeError, "outcom"),
+            (lambda: client.trajectory("t-none").export("openai", shown="8k"), TypeError, "no filter 'shown' .known: outcome")):
+        with pytest.raises(error, match=says):
+            wrong()
+    assert repr(box.run("echo hi")) == "<Result bash:run ok: 'hi\\n'>" and repr(client) == f"<Sandglass {client.url}>"
 
 
 def test_steps_are_followed_as_they_happen(client, box):
@@ -235,6 +262,10 @@ def test_only_what_cannot_happen_twice_is_asked_again(server, client):
         with pytest.raises(sandglass.ConnectError):
             mine.snapshot()
         assert proxy.seen == 1, "a snapshot carries no key: it was not repeated"
+        proxy.cuts = 1
+        mine.write("/home/gem/f", b"whole")
+        proxy.cuts = 1
+        assert mine.read("/home/gem/f") == b"whole"
 
 
 def test_for_models(box):
@@ -274,16 +305,26 @@ def test_an_environment_goes_back_to_its_beginning_and_rewards(client):
 
 def test_replay_and_export(client):
     with client.create() as box:
-        box.run("echo a > f")
+        box.run("printf 0123456789%.0s 1 2 3 > f")
         box.run("cat f")
-        trajectory = box.trajectory()
+    trajectory = box.trajectory()  # also now that the box is gone
     report = trajectory.replay()
     assert report and report.success and report.counts["identical"] == 2 and report.divergence_step == -1
     row = json.loads(trajectory.export("openai"))
     assert [m["role"] for m in row["messages"] if m["role"] == "tool"] == ["tool", "tool"]
     with pytest.raises(sandglass.ApiError, match="format"):
         trajectory.export("xml")
+    assert b"bytes left out" in trajectory.export("openai", shown_max="12") and b"bytes left out" not in trajectory.export("openai")
+    text, new = trajectory.export(), sg.unique("t")
+    assert client.import_trajectories(text.replace(trajectory.id.encode(), new.encode()))["format"] == "sandglass"
+    copy = client.trajectory(new)
+    assert [s.text for s in copy.steps()] == [s.text for s in trajectory.steps()]
+    copy.delete()
+    with pytest.raises(sandglass.NotFound):
+        list(copy.steps())
     noted = trajectory.annotate(reward=0.5, tags=["good"])
+    assert trajectory.id in [t.id for t in client.trajectories(tag="good", min_reward=0.5)]
+    assert trajectory.id not in [t.id for t in client.trajectories(tag="good", min_reward=0.6)]
     assert noted["annotations"]["reward"] == 0.5 and trajectory.refresh()["annotations"]["tags"] == ["good"]
     trajectory.annotate(step=1, note="the first")
     assert next(trajectory.steps()).annotations == {"note": "the first"}
@@ -343,6 +384,14 @@ def test_a_private_server_is_started_and_ends_with_its_client(tmp_path):
         process = c.server._process
         assert c.create().run("echo mine").stdout == "mine\n"
     assert process.poll() is not None and not os.path.exists(home + "/local.sock")
+
+    async def main():
+        async with sandglass.alocal("--pool-size", "1", home=home) as c:
+            async with await c.create() as box:
+                return c.server._process, (await box.run("echo mine")).stdout
+
+    process, said = asyncio.run(main())
+    assert process.poll() is not None and said == "mine\n"
     program = "import sandglass; c = sandglass.local('--pool-size', '1'); " \
               "import sys; m = sys.modules['sandglass.local']; print(m._started._process.pid if m._started else 0, c.status()['boxes'], flush=True); input()"
     env = {k: v for k, v in os.environ.items() if k != "SANDGLASS_URL"}

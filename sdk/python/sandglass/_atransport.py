@@ -219,22 +219,36 @@ class AsyncTransport:
 
     async def stream(self, method: str, target: str, headers: Mapping[str, str], body: Body = b"",
                      timeout: float | None = None) -> AsyncStream:
-        """One try; the body may be an iterable of pieces, asynchronous or not."""
-        try:
-            connection = await self._take()
+        """As in the transport for threads. The body may be an iterable of pieces, asynchronous or not."""
+        safe = isinstance(body, bytes) and method in ("GET", "PUT")
+        for attempt in range(self.retries + 1):
+            last = attempt == self.retries
             try:
-                if isinstance(body, bytes):
-                    data = head(method, target, self.address, {**self.headers, **headers}, len(body)) + body
-                    answer = await connection.ask(data, None)
-                else:
-                    data = head(method, target, self.address, {**self.headers, **headers}, None)
-                    answer = await connection.ask(data, body)
-                return AsyncStream(self, connection, method, answer)
-            except BaseException:
-                connection.close()
-                raise
-        except WireError as e:
-            raise ConnectError(f"{method} {self.address.text}{target}: {e}") from e
+                stream = await self._open(method, target, headers, body)
+            except WireError as e:
+                if last or (e.sent and not safe):
+                    raise ConnectError(f"{method} {self.address.text}{target}: {e}") from e
+                await asyncio.sleep(pause(attempt))
+                continue
+            if last or not safe or stream.status not in RETRY_STATUS:
+                return stream
+            await stream.close()
+            await asyncio.sleep(pause(attempt, stream.headers.get("retry-after")))
+        raise AssertionError("unreachable")
+
+    async def _open(self, method: str, target: str, headers: Mapping[str, str], body: Body) -> AsyncStream:
+        connection = await self._take()
+        try:
+            if isinstance(body, bytes):
+                data = head(method, target, self.address, {**self.headers, **headers}, len(body)) + body
+                answer = await connection.ask(data, None)
+            else:
+                data = head(method, target, self.address, {**self.headers, **headers}, None)
+                answer = await connection.ask(data, body)
+            return AsyncStream(self, connection, method, answer)
+        except BaseException:
+            connection.close()
+            raise
 
     async def close(self) -> None:
         idle, self._idle = self._idle, []

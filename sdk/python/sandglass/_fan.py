@@ -46,16 +46,20 @@ class Bar:
             sys.stderr.write("\n")
 
 
-def fan(function: Callable[[T], R], items: Iterable[T], concurrency: int, progress: bool | None) -> list[R]:
-    """function(item) for all items, so many at once, results in order. The first exception ends what has not begun."""
+def fan(function: Callable[[T], R], items: Iterable[T], concurrency: int, progress: bool | None,
+        return_exceptions: bool) -> list[R]:
+    """function(item) for all items, so many at once, results in order. The first exception ends what has not begun,
+    unless it is to be a result."""
     wanted = list(items)
     bar = Bar(len(wanted), progress)
 
     def one(item: T) -> R:
         try:
             result = function(item)
-        except BaseException:
+        except BaseException as e:
             bar.tick(failed=True)
+            if return_exceptions and isinstance(e, Exception):
+                return e  # type: ignore[return-value]
             raise
         bar.tick()
         return result
@@ -63,19 +67,19 @@ def fan(function: Callable[[T], R], items: Iterable[T], concurrency: int, progre
     try:
         with ThreadPoolExecutor(max_workers=max(1, concurrency)) as pool:
             futures = [pool.submit(one, item) for item in wanted]
-            done, _ = wait(futures, return_when=FIRST_EXCEPTION)
-            for f in done:
-                if f.exception():
-                    for other in futures:
-                        other.cancel()
+            try:
+                for f in wait(futures, return_when=FIRST_EXCEPTION).done:
                     f.result()
-            return [f.result() for f in futures]
+                return [f.result() for f in futures]
+            finally:  # an exception, control-C included: what has not begun does not
+                for f in futures:
+                    f.cancel()
     finally:
         bar.end()
 
 
 async def afan(function: Callable[[T], Awaitable[R]], items: Iterable[T], concurrency: int,
-               progress: bool | None) -> list[R]:
+               progress: bool | None, return_exceptions: bool) -> list[R]:
     """The same for coroutines; the first exception cancels the others."""
     wanted = list(items)
     bar, room = Bar(len(wanted), progress), asyncio.Semaphore(max(1, concurrency))
@@ -84,8 +88,10 @@ async def afan(function: Callable[[T], Awaitable[R]], items: Iterable[T], concur
         async with room:
             try:
                 result = await function(item)
-            except BaseException:
+            except BaseException as e:
                 bar.tick(failed=True)
+                if return_exceptions and isinstance(e, Exception):
+                    return e  # type: ignore[return-value]
                 raise
             bar.tick()
             return result

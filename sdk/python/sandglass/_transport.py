@@ -222,22 +222,37 @@ class Transport:
 
     def stream(self, method: str, target: str, headers: Mapping[str, str], body: Body = b"",
                timeout: float | None = None) -> Stream:
-        """One try; the body may be an iterable of pieces."""
-        try:
-            connection = self._take()
+        """An answer that is read piece by piece. What only reads, and a file that is put whole, is asked for again as by
+        request(). The body may be an iterable of pieces: such a one is sent once."""
+        safe = isinstance(body, bytes) and method in ("GET", "PUT")
+        for attempt in range(self.retries + 1):
+            last = attempt == self.retries
             try:
-                if isinstance(body, bytes):
-                    data = head(method, target, self.address, {**self.headers, **headers}, len(body)) + body
-                    answer = connection.ask(data, None, timeout)
-                else:
-                    data = head(method, target, self.address, {**self.headers, **headers}, None)
-                    answer = connection.ask(data, body, timeout)
-                return Stream(self, connection, method, answer)
-            except BaseException:
-                connection.close()
-                raise
-        except WireError as e:
-            raise ConnectError(f"{method} {self.address.text}{target}: {e}") from e
+                stream = self._open(method, target, headers, body, timeout)
+            except WireError as e:
+                if last or (e.sent and not safe) or isinstance(e.__cause__, (TimeoutError, socket.timeout)):
+                    raise ConnectError(f"{method} {self.address.text}{target}: {e}") from e
+                time.sleep(pause(attempt))
+                continue
+            if last or not safe or stream.status not in RETRY_STATUS:
+                return stream
+            stream.close()
+            time.sleep(pause(attempt, stream.headers.get("retry-after")))
+        raise AssertionError("unreachable")
+
+    def _open(self, method: str, target: str, headers: Mapping[str, str], body: Body, timeout: float | None) -> Stream:
+        connection = self._take()
+        try:
+            if isinstance(body, bytes):
+                data = head(method, target, self.address, {**self.headers, **headers}, len(body)) + body
+                answer = connection.ask(data, None, timeout)
+            else:
+                data = head(method, target, self.address, {**self.headers, **headers}, None)
+                answer = connection.ask(data, body, timeout)
+            return Stream(self, connection, method, answer)
+        except BaseException:
+            connection.close()
+            raise
 
     def close(self) -> None:
         with self._lock:

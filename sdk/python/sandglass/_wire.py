@@ -38,10 +38,14 @@ def parse_url(url: str | None) -> Address:
         path = "/" + path.lstrip("/") if path.startswith("//") else path
         return Address("localhost", 0, False, path, "")
     u = urllib.parse.urlsplit(url if "://" in url else "http://" + url)
-    if u.scheme not in ("http", "https") or not u.hostname:
+    try:
+        port = u.port
+    except ValueError:
+        port = -1
+    if u.scheme not in ("http", "https") or not u.hostname or port == -1:
         raise ValueError(f"{url!r} is no URL such as http://127.0.0.1:8080 or unix:/run/sandglass.sock")
     tls = u.scheme == "https"
-    return Address(u.hostname, u.port or (443 if tls else 80), tls, None, u.path.rstrip("/"))
+    return Address(u.hostname, port or (443 if tls else 80), tls, None, u.path.rstrip("/"))
 
 
 class WireError(Exception):

@@ -15,13 +15,15 @@ from ._fan import afan, asleep
 from ._tar import pack, pieces, unpack
 from ._wire import EventReader, parse_url, query, quote
 from .atools import AsyncBackends, AsyncNamespace
-from .errors import ApiError, ConnectError, NotFound, SandglassError, api_error
+from .errors import ApiError, ConnectError, NotFound, SandglassError, TaskError, api_error
 from .result import Report, Result, Step
 from .schema import ToolCall, choose, function_name, schemas
 
 T = TypeVar("T")
 R = TypeVar("R")
 BATCH_AT_ONCE = 16
+EXPORT_FILTERS = ("outcome", "tool", "trainable", "since", "until", "shown_max", "bare", "images")
+EXPORT_ALL_FILTERS = ("worker", "tag", "min_reward", "max_reward")
 LOOK = 0.1  # seconds between two looks at a job
 
 
@@ -49,7 +51,11 @@ class AsyncSandglass:
 
     @property
     def url(self) -> str:
+        """Where the server is."""
         return self._transport.address.text
+
+    def __repr__(self) -> str:
+        return f"<AsyncSandglass {self.url}>"
 
     async def close(self) -> None:
         """Lets go of the connections. Boxes stay."""
@@ -93,6 +99,8 @@ class AsyncSandglass:
         if key is not None:
             body["idempotency_key"] = key
         timeout = body.get("timeout")
+        if timeout is not None and not isinstance(timeout, (int, float)):
+            raise TypeError(f"timeout: expected seconds, got {timeout!r}")
         answer = await self._transport.request(
             "POST", path, {"Content-Type": "application/json"}, json.dumps(body).encode(), safe=key is not None,
             timeout=timeout + self._timeout if timeout else None)
@@ -130,9 +138,16 @@ class AsyncSandglass:
     async def create(self, **spec: Any) -> AsyncBox:
         """A new box. Use it as a context manager, and it is destroyed at the end.
 
-        image, memory ("512m"), disk, shm, cpu (1.5), pids, open_files, network ("none", "full"), sudo,
-        user_namespaces, mounts, ttl (seconds), labels (a dict), state ("step": a state after every step), determinism,
-        repo and task (a box from a repository), allow_unenforced.
+        image             "host", or an absolute directory of the server's machine
+        memory, disk, shm sizes such as "512m"; cpu (1.5: one and a half processors), pids, open_files: numbers
+        network           "none" or "full"
+        ttl               seconds without a call after which it ends
+        labels            a dict, for boxes("NAME=VALUE")
+        state             "step": a state after every step that may have changed something
+        repo, task        a box from a repository (docs/knowlyr.md)
+        determinism       True or a dict: the same machine in every run (docs/replay.md)
+        secrets           {"VARIABLE": "NAME"}, of the server's store (docs/access.md)
+        sudo, user_namespaces, mounts, display, allow_unenforced, cold: as the settings `box.*` (docs/configuration.md)
         """
         answer = await self.request("POST", "/sg/v1/boxes", {k: v for k, v in spec.items() if v is not None},
                                     timeout=900)
@@ -149,18 +164,19 @@ class AsyncSandglass:
         return [AsyncBox(self, b["id"], b, owned=False) for b in answer["boxes"]]
 
     async def map(self, function: Callable[[AsyncBox, T], Awaitable[R]], items: Iterable[T], *, concurrency: int = 8,
-                  progress: bool | None = None, **spec: Any) -> list[R]:
+                  progress: bool | None = None, return_exceptions: bool = False, **spec: Any) -> list[R]:
         """function(box, item) for all items, each in a fresh box, so many boxes at once; results in the items' order.
 
-        progress: a bar on standard error; without a word, if that is a terminal. The first exception ends the rest. The
-        remaining arguments describe the boxes, as for create().
+        progress           a bar on standard error; without a word, if that is a terminal
+        return_exceptions  an exception takes the place of its item's result; without it, the first one ends the rest
+        The remaining arguments describe the boxes, as for create().
         """
 
         async def one(item: T) -> R:
             async with await self.create(**spec) as box:
                 return await function(box, item)
 
-        return await afan(one, items, concurrency, progress)
+        return await afan(one, items, concurrency, progress, return_exceptions)
 
     # ---- states ----
 
@@ -206,12 +222,14 @@ class AsyncSandglass:
         return AsyncTrajectory(self, id)
 
     async def trajectories(self, *, worker: str | None = None, box: str | None = None, tool: str | None = None,
-                           outcome: str | None = None) -> AsyncIterator[AsyncTrajectory]:
-        """All trajectories, or those of a worker, a box, with a tool or an outcome."""
+                           outcome: str | None = None, tag: str | None = None, min_reward: float | None = None,
+                           max_reward: float | None = None) -> AsyncIterator[AsyncTrajectory]:
+        """All trajectories, or those of a worker, a box, with a tool, an outcome, a tag, or a reward of that size."""
         after: Any = None
         while True:
             page = await self.request("GET", "/sg/v1/trajectories", params={
-                "worker": worker, "box": box, "tool": tool, "outcome": outcome, "after": after})
+                "worker": worker, "box": box, "tool": tool, "outcome": outcome, "tag": tag, "min_reward": min_reward,
+                "max_reward": max_reward, "after": after})
             for row in page["trajectories"]:
                 yield AsyncTrajectory(self, row["id"], row)
             after = page.get("next")
@@ -219,9 +237,24 @@ class AsyncSandglass:
                 return
 
     async def export(self, format: str = "sandglass", **filters: Any) -> bytes:
-        """All trajectories in one file; filters as for AsyncTrajectory.export()."""
-        async with await self._stream("GET", "/sg/v1/trajectories/export", {"format": format, **filters}) as stream:
+        """All trajectories in one file. Formats and filters are those of AsyncTrajectory.export(), and also worker, tag,
+        min_reward, max_reward."""
+        return await self._export("/sg/v1/trajectories/export", format, filters, EXPORT_FILTERS + EXPORT_ALL_FILTERS)
+
+    async def _export(self, path: str, format: str, filters: Mapping[str, Any], known: tuple[str, ...]) -> bytes:
+        for name in filters:
+            if name not in known:
+                raise TypeError(f"export: no filter {name!r} (known: {', '.join(known)})")
+        params = {"format": format, **{k.replace("_", "-"): v for k, v in filters.items()}}
+        async with await self._stream("GET", path, params) as stream:
             return await stream.read()
+
+    async def import_trajectories(self, data: bytes | str, *, format: str | None = None) -> dict[str, Any]:
+        """Stores trajectories of a file that this or another system wrote (docs/export.md). Returns which they are."""
+        body = data.encode() if isinstance(data, str) else data
+        headers = {"Content-Type": "application/octet-stream"}
+        async with await self._stream("POST", "/sg/v1/trajectories/import", {"format": format}, body, headers) as stream:
+            return dict(json.loads(await stream.read()))
 
 
 class AsyncTrajectory:
@@ -239,11 +272,13 @@ class AsyncTrajectory:
         self.info = dict(await self._client.request("GET", self._path))
         return self.info
 
-    async def steps(self, *, after: int = 0, **filters: Any) -> AsyncIterator[Step]:
-        """Its steps; filters: tool, outcome, box, session."""
+    async def steps(self, *, after: int = 0, tool: str | None = None, outcome: str | None = None, box: str | None = None,
+                    session: str | None = None) -> AsyncIterator[Step]:
+        """Its steps after that one; with a filter, only those of a tool, an outcome, a box or a session."""
         place: Any = after
         while True:
-            page = await self._client.request("GET", self._path + "/steps", params={"after": place, "limit": 500, **filters})
+            page = await self._client.request("GET", self._path + "/steps", params={
+                "after": place, "limit": 500, "tool": tool, "outcome": outcome, "box": box, "session": session})
             for row in page["steps"]:
                 yield Step.from_json(row)
             place = page.get("next")
@@ -290,10 +325,14 @@ class AsyncTrajectory:
         return Report.from_json(job["report"])
 
     async def export(self, format: str = "sandglass", **filters: Any) -> bytes:
-        """In another format: atif, openai, sharegpt, agentflow, agentflow-rollout, knowlyr, knowlyr-recorder, swe-agent.
-        Filters: outcome, tool, trainable, since, until, shown_max, bare."""
-        async with await self._client._stream("GET", self._path + "/export", {"format": format, **filters}) as stream:
-            return await stream.read()
+        """In another format: atif, openai, sharegpt, agentflow, agentflow-rollout, knowlyr, knowlyr-recorder, swe-agent,
+        preferences, grpo, parquet. Filters: outcome, tool, trainable, since, until, shown_max ("8k": of each observation),
+        bare, images; docs/export.md says what they do."""
+        return await self._client._export(self._path + "/export", format, filters, EXPORT_FILTERS)
+
+    async def delete(self) -> None:
+        """Takes it out of the record, for ever."""
+        await self._client.request("DELETE", self._path)
 
 
 class AsyncBox(AsyncBackends):
@@ -302,6 +341,7 @@ class AsyncBox(AsyncBackends):
     def __init__(self, client: AsyncSandglass, id: str, info: Mapping[str, Any] | None = None, owned: bool = True) -> None:
         self.client, self.id, self.info = client, id, dict(info or {})
         self.trajectory_id: str | None = None  # of the calls to come; None: the box's own
+        self._own_trajectory: str | None = None
         self._owned = owned
         self._path = f"/sg/v1/boxes/{quote(id)}"
 
@@ -358,7 +398,10 @@ class AsyncBox(AsyncBackends):
         episode = trajectory or self.trajectory_id
         if episode:
             body["trajectory_id"] = episode
-        return await self.client._execute(self._path + "/execute", body, check, key)
+        result = await self.client._execute(self._path + "/execute", body, False, key)
+        if not episode:
+            self._own_trajectory = result.trajectory_id
+        return result.check() if (self.client._check if check is None else check) else result
 
     async def run(self, command: str, *, timeout: float | None = None, check: bool | None = None, cwd: str | None = None,
                   env: Mapping[str, str] | None = None, stdin: str | None = None) -> Result:
@@ -370,13 +413,13 @@ class AsyncBox(AsyncBackends):
                     stop_on_error: bool = False) -> list[Result]:
         """Several calls, one after the other or at most 16 at once; results in their order. stop_on_error: those after
         one that is not `ok` are left out."""
-        wanted = list(calls)
+        wanted = [_pair(call) for call in calls]
         if parallel:
 
             async def one(item: tuple[str, Mapping[str, Any]]) -> Result:
                 return await self.call(item[0], item[1], check=False)
 
-            return await afan(one, wanted, BATCH_AT_ONCE, False)
+            return await afan(one, wanted, BATCH_AT_ONCE, False, False)
         results = []
         for action, params in wanted:
             results.append(await self.call(action, params, check=False))
@@ -384,31 +427,25 @@ class AsyncBox(AsyncBackends):
                 break
         return results
 
-    async def stream(self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
-                     wait_ms: int = 1000) -> AsyncIterator[str]:
-        """What a program writes to its standard output, while it runs; it ends with the program. Errors are in between,
-        as they come. The program is killed if you stop reading."""
+    def stream(self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
+               check: bool | None = None, wait_ms: int = 5000) -> AsyncOutput:
+        """Starts a program and gives what it writes while it runs; iterate over it. Afterwards its `exit_code` is there;
+        check: one that is not 0 raises TaskError at the end. The program is killed if you stop reading."""
         params = {"command": command, "cwd": cwd, "env": env}
-        job = (await self.call("bash:start", {k: v for k, v in params.items() if v is not None}, check=True))["job_id"]
-        running = True
-        try:
-            while running:
-                got = await self.call("bash:output", {"job_id": job, "wait_ms": wait_ms}, check=True)
-                running = got.get("status") == "running"
-                for name in ("stdout", "stderr"):
-                    text = got.get(name)
-                    if text:
-                        yield str(text)
-        finally:
-            if running:
-                with suppress(SandglassError):
-                    await self.call("bash:kill", {"job_id": job}, check=False)
+        strict = self.client._check if check is None else check
+        return AsyncOutput(self, {k: v for k, v in params.items() if v is not None}, strict, wait_ms)
 
     # ---- files ----
 
-    async def write(self, path: str, data: bytes | str, *, mode: str | None = None) -> None:
-        """A file in the box, of any size; it appears when it is whole."""
-        await self._put("/files", {"path": path, "mode": mode}, data.encode() if isinstance(data, str) else data)
+    async def write(self, path: str, data: bytes | str, *, mode: int | str | None = None) -> None:
+        """A file in the box, of any size; it appears when it is whole. mode: 0o755 or "755"."""
+        if isinstance(data, str):
+            data = data.encode()
+        elif not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"data: expected bytes or str, got {type(data).__name__}")
+        if isinstance(mode, int):
+            mode = f"{mode:o}"
+        await self._put("/files", {"path": path, "mode": mode}, bytes(data))
 
     async def read(self, path: str) -> bytes:
         """A file of the box."""
@@ -427,7 +464,7 @@ class AsyncBox(AsyncBackends):
     async def download(self, path: str, target: str | os.PathLike[str]) -> str:
         """A file of the box to the file `target`, or what is in a directory of the box into the directory `target`.
         Nothing is written outside of it, whatever links the box has made. Returns target."""
-        there = await self.call("file:stat", {"path": path}, check=True)
+        there = await self.call("file:stat", {"path": path}, check=False)
         if there.get("type") != "directory":
             async with await self.client._stream("GET", self._path + "/files", {"path": path}) as stream:
                 return await _save(stream, target)
@@ -478,8 +515,8 @@ class AsyncBox(AsyncBackends):
     # ---- what was recorded ----
 
     async def trajectory(self) -> AsyncTrajectory:
-        """The trajectory of its calls."""
-        id = self.trajectory_id or (await self.refresh()).get("trajectory")
+        """The trajectory of its calls; also when the box is gone."""
+        id = self.trajectory_id or self._own_trajectory or (await self.refresh()).get("trajectory")
         if not id:
             raise SandglassError(f"{self.id} has no trajectory yet: it was not called")
         return AsyncTrajectory(self.client, id)
@@ -504,6 +541,40 @@ class AsyncBox(AsyncBackends):
             return call.refuse(call.error)
         names = {function_name(t["name"]): t["name"] for t in await self.client.tool_table()}
         return await self.call(names.get(call.name, call.name), call.arguments, check=False)
+
+
+class AsyncOutput:
+    """What a program writes, while it runs: standard output, and errors in between as they come."""
+
+    def __init__(self, box: AsyncBox, params: Mapping[str, Any], check: bool, wait_ms: int) -> None:
+        self._box, self._params, self._check, self._wait_ms = box, params, check, wait_ms
+        self.exit_code: int | None = None  # None: it has not ended, or a signal ended it
+
+    async def __aiter__(self) -> AsyncIterator[str]:
+        job = (await self._box.call("bash:start", self._params, check=True))["job_id"]
+        running = True
+        try:
+            while running:
+                got = await self._box.call("bash:output", {"job_id": job, "wait_ms": self._wait_ms}, check=True)
+                running = got.get("status") == "running"
+                for name in ("stdout", "stderr"):
+                    text = got.get(name)
+                    if text:
+                        yield str(text)
+            self.exit_code = got.exit_code
+        finally:
+            if running:
+                with suppress(SandglassError):
+                    await self._box.call("bash:kill", {"job_id": job}, check=False)
+        if self._check and self.exit_code != 0:
+            got.outcome, got.message = "task_error", f"exit status {self.exit_code}"
+            raise TaskError(got)
+
+
+def _pair(call: Any) -> tuple[str, Mapping[str, Any]]:
+    if not isinstance(call, (tuple, list)) or len(call) != 2 or not isinstance(call[1], Mapping):
+        raise TypeError(f"batch: expected pairs of a tool and its parameters, got {call!r}")
+    return call[0], call[1]
 
 
 async def _save(stream: AsyncStream, path: str | os.PathLike[str]) -> str:

@@ -15,7 +15,7 @@ from ._fan import fan, sleep
 from ._tar import pack, pieces, unpack
 from ._transport import Body, Stream, Transport
 from ._wire import EventReader, parse_url, query, quote
-from .errors import ApiError, ConnectError, NotFound, SandglassError, api_error
+from .errors import ApiError, ConnectError, NotFound, SandglassError, TaskError, api_error
 from .result import Report, Result, Step
 from .schema import ToolCall, choose, function_name, schemas
 from .tools import Backends, Namespace
@@ -23,6 +23,8 @@ from .tools import Backends, Namespace
 T = TypeVar("T")
 R = TypeVar("R")
 BATCH_AT_ONCE = 16
+EXPORT_FILTERS = ("outcome", "tool", "trainable", "since", "until", "shown_max", "bare", "images")
+EXPORT_ALL_FILTERS = ("worker", "tag", "min_reward", "max_reward")
 LOOK = 0.1  # seconds between two looks at a job
 
 
@@ -50,7 +52,11 @@ class Sandglass:
 
     @property
     def url(self) -> str:
+        """Where the server is."""
         return self._transport.address.text
+
+    def __repr__(self) -> str:
+        return f"<Sandglass {self.url}>"
 
     def close(self) -> None:
         """Lets go of the connections. Boxes stay."""
@@ -94,6 +100,8 @@ class Sandglass:
         if key is not None:
             body["idempotency_key"] = key
         timeout = body.get("timeout")
+        if timeout is not None and not isinstance(timeout, (int, float)):
+            raise TypeError(f"timeout: expected seconds, got {timeout!r}")
         answer = self._transport.request(
             "POST", path, {"Content-Type": "application/json"}, json.dumps(body).encode(), safe=key is not None,
             timeout=timeout + self._timeout if timeout else None)
@@ -131,9 +139,16 @@ class Sandglass:
     def create(self, **spec: Any) -> Box:
         """A new box. Use it as a context manager, and it is destroyed at the end.
 
-        image, memory ("512m"), disk, shm, cpu (1.5), pids, open_files, network ("none", "full"), sudo,
-        user_namespaces, mounts, ttl (seconds), labels (a dict), state ("step": a state after every step), determinism,
-        repo and task (a box from a repository), allow_unenforced.
+        image             "host", or an absolute directory of the server's machine
+        memory, disk, shm sizes such as "512m"; cpu (1.5: one and a half processors), pids, open_files: numbers
+        network           "none" or "full"
+        ttl               seconds without a call after which it ends
+        labels            a dict, for boxes("NAME=VALUE")
+        state             "step": a state after every step that may have changed something
+        repo, task        a box from a repository (docs/knowlyr.md)
+        determinism       True or a dict: the same machine in every run (docs/replay.md)
+        secrets           {"VARIABLE": "NAME"}, of the server's store (docs/access.md)
+        sudo, user_namespaces, mounts, display, allow_unenforced, cold: as the settings `box.*` (docs/configuration.md)
         """
         answer = self.request("POST", "/sg/v1/boxes", {k: v for k, v in spec.items() if v is not None},
                                     timeout=900)
@@ -150,18 +165,19 @@ class Sandglass:
         return [Box(self, b["id"], b, owned=False) for b in answer["boxes"]]
 
     def map(self, function: Callable[[Box, T], R], items: Iterable[T], *, concurrency: int = 8,
-                  progress: bool | None = None, **spec: Any) -> list[R]:
+                  progress: bool | None = None, return_exceptions: bool = False, **spec: Any) -> list[R]:
         """function(box, item) for all items, each in a fresh box, so many boxes at once; results in the items' order.
 
-        progress: a bar on standard error; without a word, if that is a terminal. The first exception ends the rest. The
-        remaining arguments describe the boxes, as for create().
+        progress           a bar on standard error; without a word, if that is a terminal
+        return_exceptions  an exception takes the place of its item's result; without it, the first one ends the rest
+        The remaining arguments describe the boxes, as for create().
         """
 
         def one(item: T) -> R:
             with self.create(**spec) as box:
                 return function(box, item)
 
-        return fan(one, items, concurrency, progress)
+        return fan(one, items, concurrency, progress, return_exceptions)
 
     # ---- states ----
 
@@ -207,12 +223,14 @@ class Sandglass:
         return Trajectory(self, id)
 
     def trajectories(self, *, worker: str | None = None, box: str | None = None, tool: str | None = None,
-                           outcome: str | None = None) -> Iterator[Trajectory]:
-        """All trajectories, or those of a worker, a box, with a tool or an outcome."""
+                           outcome: str | None = None, tag: str | None = None, min_reward: float | None = None,
+                           max_reward: float | None = None) -> Iterator[Trajectory]:
+        """All trajectories, or those of a worker, a box, with a tool, an outcome, a tag, or a reward of that size."""
         after: Any = None
         while True:
             page = self.request("GET", "/sg/v1/trajectories", params={
-                "worker": worker, "box": box, "tool": tool, "outcome": outcome, "after": after})
+                "worker": worker, "box": box, "tool": tool, "outcome": outcome, "tag": tag, "min_reward": min_reward,
+                "max_reward": max_reward, "after": after})
             for row in page["trajectories"]:
                 yield Trajectory(self, row["id"], row)
             after = page.get("next")
@@ -220,9 +238,24 @@ class Sandglass:
                 return
 
     def export(self, format: str = "sandglass", **filters: Any) -> bytes:
-        """All trajectories in one file; filters as for Trajectory.export()."""
-        with self._stream("GET", "/sg/v1/trajectories/export", {"format": format, **filters}) as stream:
+        """All trajectories in one file. Formats and filters are those of Trajectory.export(), and also worker, tag,
+        min_reward, max_reward."""
+        return self._export("/sg/v1/trajectories/export", format, filters, EXPORT_FILTERS + EXPORT_ALL_FILTERS)
+
+    def _export(self, path: str, format: str, filters: Mapping[str, Any], known: tuple[str, ...]) -> bytes:
+        for name in filters:
+            if name not in known:
+                raise TypeError(f"export: no filter {name!r} (known: {', '.join(known)})")
+        params = {"format": format, **{k.replace("_", "-"): v for k, v in filters.items()}}
+        with self._stream("GET", path, params) as stream:
             return stream.read()
+
+    def import_trajectories(self, data: bytes | str, *, format: str | None = None) -> dict[str, Any]:
+        """Stores trajectories of a file that this or another system wrote (docs/export.md). Returns which they are."""
+        body = data.encode() if isinstance(data, str) else data
+        headers = {"Content-Type": "application/octet-stream"}
+        with self._stream("POST", "/sg/v1/trajectories/import", {"format": format}, body, headers) as stream:
+            return dict(json.loads(stream.read()))
 
 
 class Trajectory:
@@ -240,11 +273,13 @@ class Trajectory:
         self.info = dict(self._client.request("GET", self._path))
         return self.info
 
-    def steps(self, *, after: int = 0, **filters: Any) -> Iterator[Step]:
-        """Its steps; filters: tool, outcome, box, session."""
+    def steps(self, *, after: int = 0, tool: str | None = None, outcome: str | None = None, box: str | None = None,
+                    session: str | None = None) -> Iterator[Step]:
+        """Its steps after that one; with a filter, only those of a tool, an outcome, a box or a session."""
         place: Any = after
         while True:
-            page = self._client.request("GET", self._path + "/steps", params={"after": place, "limit": 500, **filters})
+            page = self._client.request("GET", self._path + "/steps", params={
+                "after": place, "limit": 500, "tool": tool, "outcome": outcome, "box": box, "session": session})
             for row in page["steps"]:
                 yield Step.from_json(row)
             place = page.get("next")
@@ -291,10 +326,14 @@ class Trajectory:
         return Report.from_json(job["report"])
 
     def export(self, format: str = "sandglass", **filters: Any) -> bytes:
-        """In another format: atif, openai, sharegpt, agentflow, agentflow-rollout, knowlyr, knowlyr-recorder, swe-agent.
-        Filters: outcome, tool, trainable, since, until, shown_max, bare."""
-        with self._client._stream("GET", self._path + "/export", {"format": format, **filters}) as stream:
-            return stream.read()
+        """In another format: atif, openai, sharegpt, agentflow, agentflow-rollout, knowlyr, knowlyr-recorder, swe-agent,
+        preferences, grpo, parquet. Filters: outcome, tool, trainable, since, until, shown_max ("8k": of each observation),
+        bare, images; docs/export.md says what they do."""
+        return self._client._export(self._path + "/export", format, filters, EXPORT_FILTERS)
+
+    def delete(self) -> None:
+        """Takes it out of the record, for ever."""
+        self._client.request("DELETE", self._path)
 
 
 class Box(Backends):
@@ -303,6 +342,7 @@ class Box(Backends):
     def __init__(self, client: Sandglass, id: str, info: Mapping[str, Any] | None = None, owned: bool = True) -> None:
         self.client, self.id, self.info = client, id, dict(info or {})
         self.trajectory_id: str | None = None  # of the calls to come; None: the box's own
+        self._own_trajectory: str | None = None
         self._owned = owned
         self._path = f"/sg/v1/boxes/{quote(id)}"
 
@@ -359,7 +399,10 @@ class Box(Backends):
         episode = trajectory or self.trajectory_id
         if episode:
             body["trajectory_id"] = episode
-        return self.client._execute(self._path + "/execute", body, check, key)
+        result = self.client._execute(self._path + "/execute", body, False, key)
+        if not episode:
+            self._own_trajectory = result.trajectory_id
+        return result.check() if (self.client._check if check is None else check) else result
 
     def run(self, command: str, *, timeout: float | None = None, check: bool | None = None, cwd: str | None = None,
                   env: Mapping[str, str] | None = None, stdin: str | None = None) -> Result:
@@ -371,13 +414,13 @@ class Box(Backends):
                     stop_on_error: bool = False) -> list[Result]:
         """Several calls, one after the other or at most 16 at once; results in their order. stop_on_error: those after
         one that is not `ok` are left out."""
-        wanted = list(calls)
+        wanted = [_pair(call) for call in calls]
         if parallel:
 
             def one(item: tuple[str, Mapping[str, Any]]) -> Result:
                 return self.call(item[0], item[1], check=False)
 
-            return fan(one, wanted, BATCH_AT_ONCE, False)
+            return fan(one, wanted, BATCH_AT_ONCE, False, False)
         results = []
         for action, params in wanted:
             results.append(self.call(action, params, check=False))
@@ -386,30 +429,24 @@ class Box(Backends):
         return results
 
     def stream(self, command: str, *, cwd: str | None = None, env: Mapping[str, str] | None = None,
-                     wait_ms: int = 1000) -> Iterator[str]:
-        """What a program writes to its standard output, while it runs; it ends with the program. Errors are in between,
-        as they come. The program is killed if you stop reading."""
+               check: bool | None = None, wait_ms: int = 5000) -> Output:
+        """Starts a program and gives what it writes while it runs; iterate over it. Afterwards its `exit_code` is there;
+        check: one that is not 0 raises TaskError at the end. The program is killed if you stop reading."""
         params = {"command": command, "cwd": cwd, "env": env}
-        job = (self.call("bash:start", {k: v for k, v in params.items() if v is not None}, check=True))["job_id"]
-        running = True
-        try:
-            while running:
-                got = self.call("bash:output", {"job_id": job, "wait_ms": wait_ms}, check=True)
-                running = got.get("status") == "running"
-                for name in ("stdout", "stderr"):
-                    text = got.get(name)
-                    if text:
-                        yield str(text)
-        finally:
-            if running:
-                with suppress(SandglassError):
-                    self.call("bash:kill", {"job_id": job}, check=False)
+        strict = self.client._check if check is None else check
+        return Output(self, {k: v for k, v in params.items() if v is not None}, strict, wait_ms)
 
     # ---- files ----
 
-    def write(self, path: str, data: bytes | str, *, mode: str | None = None) -> None:
-        """A file in the box, of any size; it appears when it is whole."""
-        self._put("/files", {"path": path, "mode": mode}, data.encode() if isinstance(data, str) else data)
+    def write(self, path: str, data: bytes | str, *, mode: int | str | None = None) -> None:
+        """A file in the box, of any size; it appears when it is whole. mode: 0o755 or "755"."""
+        if isinstance(data, str):
+            data = data.encode()
+        elif not isinstance(data, (bytes, bytearray, memoryview)):
+            raise TypeError(f"data: expected bytes or str, got {type(data).__name__}")
+        if isinstance(mode, int):
+            mode = f"{mode:o}"
+        self._put("/files", {"path": path, "mode": mode}, bytes(data))
 
     def read(self, path: str) -> bytes:
         """A file of the box."""
@@ -428,7 +465,7 @@ class Box(Backends):
     def download(self, path: str, target: str | os.PathLike[str]) -> str:
         """A file of the box to the file `target`, or what is in a directory of the box into the directory `target`.
         Nothing is written outside of it, whatever links the box has made. Returns target."""
-        there = self.call("file:stat", {"path": path}, check=True)
+        there = self.call("file:stat", {"path": path}, check=False)
         if there.get("type") != "directory":
             with self.client._stream("GET", self._path + "/files", {"path": path}) as stream:
                 return _save(stream, target)
@@ -479,8 +516,8 @@ class Box(Backends):
     # ---- what was recorded ----
 
     def trajectory(self) -> Trajectory:
-        """The trajectory of its calls."""
-        id = self.trajectory_id or (self.refresh()).get("trajectory")
+        """The trajectory of its calls; also when the box is gone."""
+        id = self.trajectory_id or self._own_trajectory or (self.refresh()).get("trajectory")
         if not id:
             raise SandglassError(f"{self.id} has no trajectory yet: it was not called")
         return Trajectory(self.client, id)
@@ -505,6 +542,40 @@ class Box(Backends):
             return call.refuse(call.error)
         names = {function_name(t["name"]): t["name"] for t in self.client.tool_table()}
         return self.call(names.get(call.name, call.name), call.arguments, check=False)
+
+
+class Output:
+    """What a program writes, while it runs: standard output, and errors in between as they come."""
+
+    def __init__(self, box: Box, params: Mapping[str, Any], check: bool, wait_ms: int) -> None:
+        self._box, self._params, self._check, self._wait_ms = box, params, check, wait_ms
+        self.exit_code: int | None = None  # None: it has not ended, or a signal ended it
+
+    def __iter__(self) -> Iterator[str]:
+        job = (self._box.call("bash:start", self._params, check=True))["job_id"]
+        running = True
+        try:
+            while running:
+                got = self._box.call("bash:output", {"job_id": job, "wait_ms": self._wait_ms}, check=True)
+                running = got.get("status") == "running"
+                for name in ("stdout", "stderr"):
+                    text = got.get(name)
+                    if text:
+                        yield str(text)
+            self.exit_code = got.exit_code
+        finally:
+            if running:
+                with suppress(SandglassError):
+                    self._box.call("bash:kill", {"job_id": job}, check=False)
+        if self._check and self.exit_code != 0:
+            got.outcome, got.message = "task_error", f"exit status {self.exit_code}"
+            raise TaskError(got)
+
+
+def _pair(call: Any) -> tuple[str, Mapping[str, Any]]:
+    if not isinstance(call, (tuple, list)) or len(call) != 2 or not isinstance(call[1], Mapping):
+        raise TypeError(f"batch: expected pairs of a tool and its parameters, got {call!r}")
+    return call[0], call[1]
 
 
 def _save(stream: Stream, path: str | os.PathLike[str]) -> str:

@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from .result import Result
 
 
+SAID_MAX = 1000  # characters of what a command wrote last that its exception shows
+
+
 class SandglassError(Exception):
     """All errors of this package."""
 
@@ -45,7 +48,9 @@ class OutcomeError(SandglassError):
     """A call that did not end as `ok`. `result` is the whole Result."""
 
     def __init__(self, result: Result) -> None:
-        super().__init__(f"{result.tool}: {result.outcome}: {result.message}")
+        said = (result.stderr or result.stdout).strip()
+        tail = f"\n{'... ' if len(said) > SAID_MAX else ''}{said[-SAID_MAX:]}" if said else ""
+        super().__init__(f"{result.tool}: {result.outcome}: {result.message}{tail}")
         self.result = result
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import os
@@ -180,6 +181,18 @@ class _Private(Sandglass):
         self.server.stop()
 
 
+class _AsyncPrivate(AsyncSandglass):
+    """The same for asyncio."""
+
+    def __init__(self, server: Server, **more: Any) -> None:
+        super().__init__(server.url, **more)
+        self.server = server
+
+    async def close(self) -> None:
+        await super().close()
+        await asyncio.get_running_loop().run_in_executor(None, self.server.stop)
+
+
 def local(*options: str, private: bool = False, home: str | None = None, **more: Any) -> Sandglass:
     """A client of a server of this machine, which is started if none runs: see local_url(). options: flags for the server,
     such as "--pool-size", "8".
@@ -193,6 +206,10 @@ def local(*options: str, private: bool = False, home: str | None = None, **more:
     return Sandglass(local_url(*options), **more)
 
 
-def alocal(*options: str, **more: Any) -> AsyncSandglass:
+def alocal(*options: str, private: bool = False, home: str | None = None, **more: Any) -> AsyncSandglass:
     """The same for asyncio. It blocks while a server starts."""
+    if private or home:
+        server = Server(home, *options)
+        server.wait()
+        return _AsyncPrivate(server, **more)
     return AsyncSandglass(local_url(*options), **more)

@@ -29,9 +29,25 @@ def shown(data: Any, outcome: str, message: str) -> str:
     return f"{text.rstrip(chr(10))}\n{end}" if text else end
 
 
-@dataclass
+SHOWN_MAX = 200  # characters of a text in a repr
+
+
+def clipped(text: str) -> str:
+    return repr(text if len(text) <= SHOWN_MAX else text[:SHOWN_MAX] + "...")
+
+
+@dataclass(repr=False)
 class Result:
-    """One call: what came back, how it ended, what it used. It is true if it ended as `ok`."""
+    """One call: what came back, how it ended, what it used. It is true if it ended as `ok`.
+
+    outcome     ok, task_error, invalid_request, timeout, oom, disk_full, pid_limit, egress_denied, killed, box_lost, infra_error
+    data        what the tool returned; `result["name"]` is one of its fields, `stdout`, `stderr`, `exit_code` are the usual ones
+    message     why it did not end as `ok`
+    retry_safe  it may be asked for again: nothing of it has happened
+    trainable   it is the agent's doing, not the sandbox's
+    times, use  microseconds queued and run; processor time, memory
+    raw         the server's whole answer
+    """
 
     outcome: str
     data: Any = None
@@ -48,7 +64,10 @@ class Result:
     use: dict[str, int] = field(default_factory=dict)
     dropped_bytes: int = 0
     replayed: bool = False
-    raw: dict[str, Any] = field(default_factory=dict, repr=False)
+    raw: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Result {self.tool} {self.outcome}: {clipped(self.text)}>"
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Result:
@@ -112,9 +131,9 @@ class Result:
         return self
 
 
-@dataclass
+@dataclass(repr=False)
 class Step:
-    """One recorded call of a trajectory."""
+    """One recorded call of a trajectory. `raw` is all that the server knows of it."""
 
     trajectory: str
     step: int
@@ -129,7 +148,10 @@ class Step:
     state_id: str | None
     state_root: str | None
     annotations: dict[str, Any] = field(default_factory=dict)
-    raw: dict[str, Any] = field(default_factory=dict, repr=False)
+    raw: dict[str, Any] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"<Step {self.step} {self.tool} {self.outcome}: {clipped(self.text)}>"
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any]) -> Step:
@@ -152,6 +174,7 @@ class Step:
 
     @property
     def text(self) -> str:
+        """What a model would be shown."""
         return shown(self.observation, self.outcome or "ok", self.message)
 
 
@@ -165,7 +188,7 @@ class Report:
     completed_steps: int
     divergence_step: int
     counts: dict[str, int]
-    details: list[dict[str, Any]]
+    details: list[dict[str, Any]] = field(repr=False)
     verified: bool | None
     raw: dict[str, Any] = field(default_factory=dict, repr=False)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import fnmatch
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,6 +27,12 @@ def choose(tools: Iterable[Mapping[str, Any]], only: Sequence[str] | None) -> li
         if not any(_matches(t["name"], pattern) for t in seen):
             raise ValueError(f"no tool is called {pattern!r}")
     return [t for t in seen if any(_matches(t["name"], p) for p in only)]
+
+
+def nearest(name: str, tools: Iterable[Mapping[str, Any]]) -> str | None:
+    """The tool whose name is most like this one, if one is."""
+    near = difflib.get_close_matches(name, [t["name"] for t in tools], 1)
+    return near[0] if near else None
 
 
 def _matches(name: str, pattern: str) -> bool:

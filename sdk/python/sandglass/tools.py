@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Callable
 
 from .result import Result
+from .schema import nearest
 
 if TYPE_CHECKING:
     from .client import Box
@@ -25,8 +26,15 @@ class Namespace:
         if name.startswith("_"):
             raise AttributeError(name)
 
-        def tool(**params: Any) -> Result:
-            return self._call(f"{self._backend}:{name}", params)
+        def tool(*unnamed: Any, **params: Any) -> Result:
+            action = f"{self._backend}:{name}"
+            if unnamed:
+                raise TypeError(f"{action}: this package does not know this tool, so its parameters must be named")
+            result = self._call(action, params)
+            if result.outcome == "invalid_request" and result.message.startswith("Tool not found"):
+                near = nearest(action, self._box.client.tool_table())
+                result.message += f"; did you mean {near}?" if near else ""
+            return result
 
         return tool
 
