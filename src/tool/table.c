@@ -142,33 +142,48 @@ const struct tool *tool_find(struct str full_name, const struct backend **ret_ba
     return colon ? find_split(full_name, (size_t)(colon - full_name.p), ret_backend) : NULL;
 }
 
+struct simple {
+    struct tool_choice found;
+    size_t n, at;
+    char matches[160];
+    struct buf *candidates; /* nullable */
+};
+
+static void look_for_simple(struct simple *s, struct str action, bool full_names, bool hidden_too)
+{
+    for (const struct backend *const *b = backends; *b; b++) {
+        const struct tool *t = find_in(*b, action);
+        if (!t || (*b)->full_names != full_names || ((*b)->hidden && !hidden_too))
+            continue;
+        if (full_names && t->flags & TOOL_HIDDEN)
+            continue;
+        s->n++;
+        if (s->at < sizeof s->matches)
+            s->at += (size_t)snprintf(s->matches + s->at, sizeof s->matches - s->at, "%s'%s'", s->n > 1 ? ", " : "",
+                                      t->name);
+        s->found = (struct tool_choice){ t, *b };
+        if (s->candidates)
+            buf_printf(s->candidates, "%s\"%s\"", s->n > 1 ? "," : "", t->name);
+    }
+}
+
 static int find_simple(struct str action, bool hidden_too, struct tool_choice *ret, struct buf *candidates,
                        struct err *e)
 {
-    struct tool_choice found = { 0 };
-    size_t n = 0, at = 0;
-    char matches[160] = "";
+    struct simple s = { .candidates = candidates };
 
-    for (const struct backend *const *b = backends; *b; b++) {
-        const struct tool *t = find_in(*b, action);
-        if (!t || (*b)->full_names || ((*b)->hidden && !hidden_too))
-            continue;
-        n++;
-        if (at < sizeof matches)
-            at += (size_t)snprintf(matches + at, sizeof matches - at, "%s'%s'", n > 1 ? ", " : "", t->name);
-        found = (struct tool_choice){ t, *b };
-        if (candidates)
-            buf_printf(candidates, "%s\"%s\"", n > 1 ? "," : "", t->name);
-    }
-    if (n == 0)
+    look_for_simple(&s, action, false, hidden_too);
+    if (s.n == 0)
+        look_for_simple(&s, action, true, hidden_too);
+    if (s.n == 0)
         return err_set(e, ERR_NOT_FOUND, "Tool not found: %.*s", STR_ARG(action));
-    if (n > 1)
+    if (s.n > 1)
         return err_set(e, ERR_INVALID,
                        "Ambiguous tool name '%.*s'. Multiple matches: [%s]. Please use full name with prefix.",
-                       STR_ARG(action), matches);
+                       STR_ARG(action), s.matches);
     if (candidates)
         buf_reset(candidates);
-    *ret = found;
+    *ret = s.found;
     return 0;
 }
 

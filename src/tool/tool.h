@@ -67,8 +67,8 @@ struct backend {
     enum backend_kind kind;
     const struct tool *tools;
     size_t tool_count;
-    /* Its tools are found by their full names only. Short names are for the backends that AgentFlow's documentation knows,
-     * and file: what others call their tools must not make those ambiguous. */
+    /* Short names are for the backends that AgentFlow's documentation knows, and file, first: what others call their tools
+     * must not make those ambiguous. These are looked at only if none of those has the name. */
     bool full_names;
     bool hidden;                /* listed only if the configuration asks for the test backends */
     int (*warm)(struct err *e); /* nullable. SHARED, HYBRID: once, before the first call; must not block long */

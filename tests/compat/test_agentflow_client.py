@@ -70,3 +70,32 @@ def test_without_a_server_one_is_started_where_it_was_asked_for_and_ends_with_th
     assert run.returncode == 0 and lines[:2] == ["started for it", "at the address that was asked for"] and lines[-1] == "refused", run
     sg.wait_for(lambda: not [d for d in os.listdir("/proc") if d.isdigit() and str(home) in sg.read(f"/proc/{d}/cmdline", "")], 60)
     shutil.rmtree(home, ignore_errors=True)
+
+
+def test_schemas_for_models_take_all_spellings_of_a_name():
+    """What the original's pipelines ask for; there, names with a colon found nothing (contract, 6 and weakness 18)."""
+    from sandbox import get_all_tool_names, get_tool_schemas, get_tools_by_resource
+    from sandbox.tool_schemas import to_openai
+
+    for spelled in ("bash:run", "bash-run", "bash_run", "bash.run"):
+        (row,) = get_tool_schemas(allowed_tools=[spelled])
+        assert row["name"] == "bash-run" and row["parameters"][0] == {
+            "name": "command", "type": "string", "required": True, "description": row["parameters"][0]["description"]}
+    some, every = get_tool_schemas(["vm*", "file-read"]), get_tool_schemas()
+    assert {r["name"].split("-")[0] for r in some} == {"vm", "file"} and len(some) < len(every) == len(get_all_tool_names())
+    assert {r["name"] for r in get_tools_by_resource("vm")} == {r["name"] for r in some} - {"file-read"}
+    assert get_tool_schemas(["no-such"]) == []
+    names = [to_openai(r)["function"]["name"] for r in every]
+    assert len(set(names)) == len(names) and all(n.replace("_", "").replace("-", "").isalnum() for n in names)
+
+
+def test_w19_any_result_has_a_text():
+    """The original's formatter raises for tools that it does not know, and for errors without data."""
+    from sandbox import format_tool_result
+
+    for meta in ({"tool": "mcp:files.read", "resource_type": "mcp"}, {"tool": "web:image_search"}, {"tool": "rag:stats"}, {}, None):
+        assert "fine" in format_tool_result({"code": 0, "message": "success", "data": {"result": "fine"}, "meta": meta})
+        assert "went wrong" in format_tool_result({"code": 5000, "message": "went wrong", "data": None, "meta": meta})
+    assert format_tool_result({"code": 0, "data": {"content": [{"type": "text", "text": "of MCP"}]}, "meta": {"tool": "mcp:x.y"}}) == "of MCP"
+    table = {"code": 0, "data": {"result": {"columns": ["a", "b"], "rows": [[1, 2]]}}, "meta": {"tool": "text2sql:execute", "resource_type": "text2sql"}}
+    assert format_tool_result(table) == "a | b\n1 | 2"

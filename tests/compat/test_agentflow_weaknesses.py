@@ -21,7 +21,7 @@ name of its test.
 | 16  | its pipelines leave sessions behind                           | client code; tested that a TTL frees what is held|
 | 17  | the MCP client chokes on long lines and on stderr             | tested for the shell; MCP: tests/api/test_mcp.py |
 | 18  | names that are no function names, tools without parameters    | tested                                           |
-| 19  | the formatter raises for results that it does not know        | client code; `agentflow_client.py` formats ours  |
+| 19  | the formatter raises for results that it does not know        | tested in test_agentflow_client.py               |
 | 20  | ds_run_python: exec in the server, chdir, redirected stdout   | tested                                           |
 | 21  | the facade sees no ids, and an existing session as an error   | tested; with the facade in `agentflow_client.py` |
 | 22  | errors and times of calls are lost                            | tested                                           |

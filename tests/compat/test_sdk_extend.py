@@ -75,6 +75,8 @@ run(Wild())
 THEIRS = '''
 from sandbox.server.backends.base import Backend
 from sandbox.server.backends.tools import register_api_tool
+from sandbox.server.backends.error_codes import ErrorCode
+from sandbox.server.backends.response_builder import build_success_response
 from sandbox.server.backends.tools.base_tool import BaseApiTool, ToolBusinessError
 from sandbox.server.core import tool
 
@@ -89,6 +91,23 @@ class Sum(BaseApiTool):
         return {"code": 0, "message": "success", "data": {"sum": sum(values), "key": self.get_config("key")}, "meta": {}}
 
 register_api_tool("math:sum", config_key="math", description="Adds numbers")(Sum())
+
+class Ping(BaseApiTool):
+    def __init__(self):
+        super().__init__()
+
+    async def execute(self, message: str, **kwargs):
+        if not message:
+            raise ToolBusinessError("message: empty", ErrorCode.INVALID_INPUT)
+        if message == "dict":
+            return {"result": "a dict with a result", "warning": None}
+        return f"{self.tool_name} {self.resource_type} {self.config} {kwargs.get('worker_id')}"
+
+ping = register_api_tool(name="math:ping", config_key="math", description="Says something back")(Ping())
+
+@register_api_tool("lookup", description="A tool whose name has no prefix")
+def lookup(word: str):
+    return build_success_response({"word": word}, tool="lookup")
 
 class Counter(Backend):
     name, description = "tally", "Counts"
@@ -106,6 +125,10 @@ class Counter(Backend):
     async def add(self, n: int = 1, session_info: dict = None, worker_id: str = ""):
         session_info["data"]["count"] += n
         return {"code": 0, "message": "success", "data": {"count": session_info["data"]["count"], "warm": self.warm}, "meta": {}}
+
+    @tool("tally:who", description="What a tool is told of its session")
+    async def who(self, session_info: dict, session_id: str, worker_id: str):
+        return {"info": session_info, "id": session_id, "worker": worker_id}
 '''
 
 
@@ -132,7 +155,7 @@ def server():
     with sg.running("--pool-size", "1", "--extensions", str(place / "extensions.json")) as s:
         s.left = left
         with sandglass.Sandglass(s.url) as c:
-            wanted = {"wild:echo", "todo:add", "weather:now", "math:sum", "tally:add"}
+            wanted = {"wild:echo", "todo:add", "weather:now", "math:sum", "api:lookup", "tally:add"}
             sg.wait_for(lambda: wanted <= {t["name"] for t in c.tool_table(refresh=True)}, 30)
         yield s
 
@@ -197,6 +220,13 @@ def test_agentflows_two_ways(server, client):
     bad = client.call("weather:now", city="Atlantis")
     assert bad.outcome == "task_error" and bad.message == "no such city" and bad.trainable
     assert client.call("math:sum", values=[1, 2, 3]).data == {"sum": 6, "key": "fallback"}
+    said = client.call("math:ping", message="hi", worker="w-api").data
+    assert said == {"result": "math:ping math {'key': 'fallback'} w-api", "inputs": {"message": "hi", "worker_id": "w-api"}}
+    said = client.call("math:ping", message="dict", more="x" * 600).data
+    assert said["warning"] is None and said["result"] == "a dict with a result" and said["inputs"]["more"] == "x" * 500 + "...[Truncated]"
+    wrong = client.call("math:ping", message="")
+    assert wrong.outcome == "invalid_request" and wrong.message == "message: empty"
+    assert server.execute("w-api", "lookup", {"word": "a"})["data"] == {"word": "a"}, "a name without a prefix"
     from sandbox import Sandbox, format_tool_result
 
     with Sandbox(server.url) as s:
@@ -204,6 +234,11 @@ def test_agentflows_two_ways(server, client):
         assert s.execute_sync("tally:add", {"n": 5})["data"] == {"count": 15, "warm": True}
         assert s.execute_sync("tally:add")["data"]["count"] == 16
         assert "tally:add" in {t["full_name"] for t in s.get_tools_sync()}
+        row, told = s.list_sessions_sync()[0], s.execute_sync("tally:who")["data"]
+        assert (told["id"], told["worker"]) == (row["session_id"], s.worker_id)
+        assert {k: told["info"][k] for k in ("session_id", "session_name", "resource_type", "worker_id")} == {
+            **{k: row[k] for k in ("session_id", "session_name", "resource_type")}, "worker_id": s.worker_id}
+        assert told["info"]["config"] == {"start": 10} and told["info"]["data"] == {"count": 16} and told["info"]["created_at"]
         assert s.destroy_session_sync()["success"] == 1
         assert format_tool_result(s.execute_sync("weather:now", city="Oslo")) == '{"city": "Oslo", "unit": "C"}'
     sg.wait_for(lambda: "16" in server.left.read_text())

@@ -26,8 +26,12 @@ def _text(tool: str, resource: str, data: Any) -> str:
         return "" if data is None else data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     if resource == "vm" or "accessibility_tree" in data:
         return str(data.get("accessibility_tree") or "[No accessibility tree]")
-    if resource in ("text2sql", "sql") and isinstance(data.get("rows"), list):
-        return _table(list(data.get("columns") or []), data["rows"])
+    if resource in ("text2sql", "sql"):
+        inner = data["result"] if isinstance(data.get("result"), Mapping) else data
+        if isinstance(inner.get("rows"), list):
+            return _table(list(inner.get("columns") or []), inner["rows"])
+        if isinstance(inner.get("databases"), list):
+            return "\n".join(map(str, inner["databases"]))
     for key in ("context", "result", "schema", "text"):
         if isinstance(data.get(key), str):
             return str(data[key])

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 from sandglass.errors import SandglassError
-from sandglass.local import Server, local_url
+from sandglass.local import Server, local_url, started
 
 from .client import HTTPClientConfig, HTTPServiceClient
 from .errors import (
@@ -92,6 +92,10 @@ class Sandbox:
         if self.config.log_level:
             logger.setLevel(self.config.log_level)
         self._client: HTTPServiceClient | None = None
+
+    def __repr__(self) -> str:
+        status = "started" if self.is_started else "disconnected"
+        return f"Sandbox(worker_id={self.worker_id}, status={status}, server={self.server_url})"
 
     # ---- what it is ----
 
@@ -290,17 +294,17 @@ class Sandbox:
 
     # ---- the server ----
 
-    def get_server_log(self, tail: int = 100) -> str:
-        """The end of the log of a server that was started here; empty of any other."""
-        server = _servers.get(self.config.server_url)
-        return server.log_tail(tail) if server else ""
+    def get_server_log(self, tail_lines: int = 100) -> str | None:
+        """The end of the log of a server that was started here; None of any other."""
+        server = _servers.get(self.config.server_url) or started(self.config.server_url)
+        return server.log_tail(tail_lines) if server else None
 
     def get_server_config(self) -> dict[str, Any]:
         path = self.config.server_config_path
         return dict(json.loads(pathlib.Path(path).read_text())) if path else get_default_config()
 
-    def save_server_config(self, path: str) -> None:
-        pathlib.Path(path).write_text(json.dumps(self.get_server_config(), indent=2) + "\n")
+    def save_server_config(self, config: Mapping[str, Any], path: str) -> None:
+        pathlib.Path(path).write_text(json.dumps(config, indent=2, ensure_ascii=False) + "\n")
 
     @staticmethod
     def create_config_template(path: str) -> None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import inspect
 import json
 import os
@@ -40,6 +41,15 @@ KINDS = ("stateless", "shared", "session", "hybrid")
 LINE_MAX = 32 << 20
 THREADS = 64
 _JSON = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", tuple: "array", dict: "object"}
+
+
+_message: contextvars.ContextVar[Mapping[str, Any]] = contextvars.ContextVar("sandglass_extend_message")
+
+
+def current() -> Mapping[str, Any]:
+    """What the server sent to have this done: `worker`, `session`, `temporary`, `timeout`, and for a session that begins
+    `config`. Empty outside of a call."""
+    return _message.get({})
 
 
 class Failed(Exception):
@@ -198,7 +208,8 @@ class Runner:
     async def _value(self, function: Callable[..., Any], *args: Any, **more: Any) -> Any:
         if inspect.iscoroutinefunction(function):
             return await function(*args, **more)
-        value = await asyncio.get_running_loop().run_in_executor(self.pool, lambda: function(*args, **more))
+        context = contextvars.copy_context()
+        value = await asyncio.get_running_loop().run_in_executor(self.pool, lambda: context.run(function, *args, **more))
         return await value if inspect.isawaitable(value) else value
 
     async def _call(self, m: Mapping[str, Any]) -> Any:
@@ -223,6 +234,7 @@ class Runner:
                 await self._value(backend.cleanup, m["worker"], state)
 
     async def _answer(self, m: Mapping[str, Any]) -> None:
+        _message.set(m)  # of this task alone
         try:
             value = await self._call(m)
             self.say({"id": m["id"], "ok": value if isinstance(value, Mapping) else {"result": value}})
@@ -238,6 +250,7 @@ class Runner:
             self.running.pop(m["id"], None)
 
     async def _close(self, m: Mapping[str, Any]) -> None:
+        _message.set(m)
         state = self.sessions.pop(m["session"], None)
         try:
             await self._value(self.backends[m["close"]].cleanup, m["worker"], state)

@@ -169,6 +169,11 @@ def local_url(*options: str) -> str:
         return _started.url
 
 
+def started(url: str) -> Server | None:
+    """The server that local_url() started, if that is it."""
+    return _started if _started is not None and _started.url == url else None
+
+
 class _Private(Sandglass):
     """A client whose server ends with it."""
 

@@ -8,6 +8,8 @@ Backend are made, and so are those that `resources.<name>.backend_class` of the 
 from __future__ import annotations
 
 import argparse
+import asyncio
+import datetime
 import importlib
 import importlib.util
 import inspect
@@ -17,15 +19,17 @@ import pathlib
 import re
 import sys
 import tempfile
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from sandglass import extend
 
 from .backends.base import Backend, BackendConfig
+from .backends.error_codes import INVALID, get_error_message
 from .backends.tools import ApiTool, BaseApiTool, ToolBusinessError, get_all_api_tools
 
-HIDDEN_PARAMETERS = ("self", "session", "session_info", "worker_id", "trace_id")
+HIDDEN_PARAMETERS = ("self", "session", "session_info", "session_id", "worker_id", "trace_id")
 
 
 def expand(value: Any) -> Any:
@@ -41,41 +45,64 @@ def _plain(value: Any) -> Any:
     """A tool may return an envelope {code, message, data, meta}, or anything."""
     if isinstance(value, Mapping) and "code" in value and "data" in value:
         if value["code"] != 0:
-            raise extend.Failed(f"{value.get('message') or 'failed'} (code {value['code']})")
+            words = str(value.get("message") or get_error_message(value["code"]))
+            raise extend.InvalidParameter(words) if value["code"] in INVALID else extend.Failed(words)
         value = value["data"]
     return value if isinstance(value, Mapping) else {"result": value}
 
 
-def _guarded(function: Any, extra: Mapping[str, Any] | None = None) -> Any:
-    takes = inspect.signature(function).parameters
+class Session:
+    """What a tool is told as session_info."""
+
+    def __init__(self, resource: str, worker: str, config: Mapping[str, Any], data: Any) -> None:
+        m = extend.current()
+        self.worker, self.began = worker, time.time()
+        self.info = {"session_id": m.get("session"), "session_name": (m.get("session") or "").rpartition("_")[0] or None,
+                     "worker_id": worker, "resource_type": resource, "config": dict(config), "data": data, "status": "active",
+                     "auto_created": bool(m.get("temporary"))}
+
+    def now(self) -> dict[str, Any]:
+        self.info.update(created_at=_iso(self.began), last_activity=_iso(time.time()))
+        return self.info
+
+
+def _iso(seconds: float) -> str:
+    return datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc).replace(tzinfo=None).isoformat(timespec="microseconds")
+
+
+def _guarded(function: Any) -> Any:
+    """The function with what AgentFlow adds to its parameters: worker_id, session_id, session_info, if it takes them."""
+    api = isinstance(function, BaseApiTool)
+    takes = inspect.signature(function.execute if api else function).parameters
     open_end = any(p.kind is p.VAR_KEYWORD for p in takes.values())
 
     async def call(session: Any = None, **params: Any) -> Any:
-        worker, state = session if isinstance(session, tuple) else ("", None)
-        more = {"worker_id": worker, "session_info": {"data": state, "worker_id": worker}, **(extra or {})}
-        params.update({k: v for k, v in more.items() if k in takes or (open_end and k == "session_info")})
+        info = session.now() if isinstance(session, Session) else {}
+        m = extend.current()
+        more = {"worker_id": info.get("worker_id") or m.get("worker") or "",
+                "session_id": info.get("session_id") or m.get("session"), "session_info": info, "trace_id": None}
+        params.update({k: v for k, v in more.items() if k in takes or (open_end and (api or k == "session_info"))})
         try:
-            value = await runner_value(function, **params)
+            return _plain(await _value(function, params))
         except ToolBusinessError as e:
-            raise extend.Failed(e.message) from e
-        return _plain(value)
+            raise (extend.InvalidParameter if e.code in INVALID else extend.Failed)(e.message) from e
 
     return call
 
 
-async def runner_value(function: Any, **params: Any) -> Any:
-    import asyncio
-
-    target = function.execute if isinstance(function, BaseApiTool) else function
-    if inspect.iscoroutinefunction(target):
-        return await target(**params)
-    value = await asyncio.get_running_loop().run_in_executor(None, lambda: target(**params))
+async def _value(function: Any, params: Mapping[str, Any]) -> Any:
+    work = function.execute if isinstance(function, BaseApiTool) else function
+    if inspect.iscoroutinefunction(work):
+        return await function(**params)
+    if isinstance(function, BaseApiTool):  # an execute() that is no coroutine: in a thread, with a loop for the rest
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: asyncio.run(function(**params)))
+    value = await asyncio.get_running_loop().run_in_executor(None, lambda: function(**params))
     return await value if inspect.isawaitable(value) else value
 
 
 def _tool(name: str, function: Any, description: str | None, schema: Mapping[str, Any] | None, session: bool) -> extend.Tool:
     target = function.execute if isinstance(function, BaseApiTool) else function
-    made = extend.Tool(_guarded(target if not isinstance(function, BaseApiTool) else function.execute), name,
+    made = extend.Tool(_guarded(function), name,
                        help=description or (inspect.getdoc(target) or "").split("\n\n")[0].replace("\n", " ") or name,
                        parameters=schema or extend.parameters_of(target, HIDDEN_PARAMETERS))
     made.takes_session = session
@@ -104,11 +131,11 @@ class _Hosted(extend.Backend):
         return await self._inner.warmup()
 
     async def initialize(self, worker: str, config: dict[str, Any]) -> Any:
-        return worker, await self._inner.initialize(worker, {**self._inner.get_default_config(), **config})
+        whole = {**self._inner.get_default_config(), **config}
+        return Session(self.name, worker, whole, await self._inner.initialize(worker, whole))
 
     async def cleanup(self, worker: str, session: Any) -> Any:
-        state = session[1] if isinstance(session, tuple) else None
-        return await self._inner.cleanup(worker, {"data": state, "worker_id": worker})
+        return await self._inner.cleanup(worker, session.now() if isinstance(session, Session) else {})
 
     async def shutdown(self) -> Any:
         return await self._inner.shutdown()

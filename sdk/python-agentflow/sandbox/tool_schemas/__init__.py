@@ -40,9 +40,9 @@ def _plain(name: str) -> str:
     return re.sub(r"[-:._]", "_", name)
 
 
-def get_tool_schemas(allowed: Iterable[str] | None = None, server_url: str | None = None) -> list[dict[str, Any]]:
+def get_tool_schemas(allowed_tools: Iterable[str] | None = None, server_url: str | None = None) -> list[dict[str, Any]]:
     """Those that are named, with `-`, `_` or `:`, or match `prefix*`; without names, all."""
-    wanted = [_plain(a) for a in allowed or ()]
+    wanted = [_plain(a) for a in allowed_tools or ()]
     return [t for t in _table(server_url)
             if not wanted or any(fnmatch.fnmatchcase(_plain(t["name"]), w) for w in wanted)]
 

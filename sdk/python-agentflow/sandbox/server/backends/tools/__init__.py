@@ -8,7 +8,8 @@ from typing import Any, Callable, TypeVar
 from ..error_codes import ErrorCode
 from .base_tool import BaseApiTool, ToolBusinessError
 
-__all__ = ["BaseApiTool", "ErrorCode", "ToolBusinessError", "get_all_api_tools", "register_api_tool"]
+__all__ = ["BaseApiTool", "ErrorCode", "ToolBusinessError", "get_all_api_tools", "get_api_tool", "list_api_tools",
+           "register_api_tool"]
 
 F = TypeVar("F")
 
@@ -34,6 +35,11 @@ def register_api_tool(name: str, *, config_key: str | None = None, description: 
             instance: Any = function()
         else:
             instance = function
+        if isinstance(instance, BaseApiTool):
+            if instance.tool_name == "unknown_tool":
+                instance.tool_name = name
+            if instance.resource_type == "unknown":
+                instance.resource_type = config_key or name.split(":", 1)[0]
         _registered[name] = ApiTool(name, instance, config_key, description, hidden)
         return function
 
@@ -42,3 +48,11 @@ def register_api_tool(name: str, *, config_key: str | None = None, description: 
 
 def get_all_api_tools() -> dict[str, ApiTool]:
     return dict(_registered)
+
+
+def get_api_tool(name: str) -> ApiTool | None:
+    return _registered.get(name)
+
+
+def list_api_tools(include_hidden: bool = False) -> list[str]:
+    return [name for name, tool in _registered.items() if include_hidden or not tool.hidden]
