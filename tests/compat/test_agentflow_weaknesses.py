@@ -17,7 +17,7 @@ name of its test.
 | 12  | a client's retry runs a call twice                            | tested                                           |
 | 13  | failures are reported as success                              | tested; RAG: later                               |
 | 14  | expired sessions are usable, live ones end mid-action         | tested                                           |
-| 15  | its pipelines use constant worker ids                         | client code; a worker id is the client's choice  |
+| 15  | its pipelines use constant worker ids                         | tested: a key per pipeline keeps them apart      |
 | 16  | its pipelines leave sessions behind                           | client code; tested that a TTL frees what is held|
 | 17  | the MCP client chokes on long lines and on stderr             | tested for the shell; MCP: tests/api/test_mcp.py |
 | 18  | names that are no function names, tools without parameters    | tested                                           |
@@ -35,7 +35,7 @@ name of its test.
 | 30  | nothing is stored; results are lost with the client           | tested                                           |
 | 31  | no background jobs, files, accounting, request ids            | tested                                           |
 | 32  | no parameter schemas                                          | tested                                           |
-| 33  | one backend's imports keep the server from having another     | compiled in: there is nothing to import          |
+| 33  | one backend's imports keep the server from having another     | tested for extensions; ours are compiled in      |
 | 34  | documentation and code contradict each other                  | tested: both forms work                          |
 """
 
@@ -45,6 +45,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import threading
 import time
@@ -399,6 +400,23 @@ def test_w14_a_refresh_keeps_it(server, worker):
         ends = later
 
 
+def test_w15_the_same_worker_id_of_two_tenants_is_two_workers():
+    """Its pipelines call themselves `main_worker`, all of them. Whoever runs several gives each a key of its own."""
+    with sg.running("--pool-size", "2", "--auth", "required", env={"BEARER_TOKEN": "w15"}) as s:
+        s.headers = {"Authorization": "Bearer w15"}
+        keys = [{"Authorization": "Bearer " + s.post("/sg/v1/keys", {"role": "operator", "tenant": t}, status=201)["key"]} for t in ("one", "two")]
+        said = []
+        for i in (0, 1, 0, 1):
+            s.headers = keys[i]
+            s.post("/api/v1/session/create", {"worker_id": "main_worker", "resource_type": "bash"})
+            said.append(out(s, "main_worker", f"echo {i} >> mine; cat mine"))
+        assert said == ["0\n", "1\n", "0\n0\n", "1\n1\n"]
+        assert s.post("/api/v1/worker/disconnect", {"worker_id": "main_worker"})["data"]["sessions_cleaned"] == 1
+        s.headers = keys[0]
+        assert out(s, "main_worker", "cat mine") == "0\n0\n", "the other's end is not this one's"
+        s.headers = {"Authorization": "Bearer w15"}
+
+
 def test_w16_what_is_left_behind_ends_by_its_ttl(server):
     workers = [sg.unique() for _ in range(5)]
     boxes = {(server.session(w, "bash", ttl=0.5), run(server, w, "true")["meta"]["box_id"])[1] for w in workers}
@@ -641,6 +659,25 @@ def test_w32_tools_carry_their_schemas(server):
         assert t["kind"] in ("session", "shared", "hybrid", "stateless") and t["description"]
     p = tools["bash:run"]["parameters"]
     assert p["required"] == ["command"] and p["properties"]["command"]["type"] == "string"
+
+
+def test_w33_a_backend_that_cannot_start_keeps_no_other_from_working():
+    place = sg.open_place("w33")
+    (place / "good.py").write_text("import json\nprint(json.dumps({'hello': 1, 'name': 'good', 'backends': [{'name': 'good', 'kind': 'stateless', "
+                                   "'help': 'h', 'tools': [{'name': 'say', 'title': 't', 'help': 'h', 'parameters': {'type': 'object'}, "
+                                   "'result': {'type': 'object'}}]}]}), flush=True)\ninput()\nwhile True:\n    m = json.loads(input())\n"
+                                   "    print(json.dumps({'id': m['id'], 'ok': {'x': 1}}), flush=True)\n")
+    (place / "bad.py").write_text("import no_such_module\n")
+    (place / "e.json").write_text(json.dumps({"extensions": {"bad": {"command": ["/usr/bin/python3", str(place / "bad.py")]},
+                                                             "gone": {"command": ["/no/such/program"]},
+                                                             "good": {"command": ["/usr/bin/python3", str(place / "good.py")]}}}))
+    for f in place.iterdir():
+        f.chmod(0o644)
+    with sg.running("--pool-size", "1", "--extensions", str(place / "e.json")) as s:
+        sg.wait_for(lambda: s.request("POST", "/api/v1/execute", {"worker_id": "w33", "action": "good:say"}).status == 200, 20)
+        assert out(s, "w33", "echo fine") == "fine\n"
+        sg.wait_for(lambda: all(re.search(rf"extension.*name={n}\b", s.log_tail(400)) for n in ("bad", "gone")), 20)
+    shutil.rmtree(place)
 
 
 def test_w34_what_the_documentation_writes_works(server, worker):
