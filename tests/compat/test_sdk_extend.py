@@ -57,6 +57,18 @@ class Wild(Backend):
         return {"x": "y" * (40 << 20)}
 
     @tool
+    def nan(self) -> dict:
+        return {"x": float("nan")}
+
+    @tool
+    def half(self) -> dict:
+        return {"x": "\\ud800"}
+
+    @tool
+    def keys(self) -> dict:
+        return {(1, 2): 3}
+
+    @tool
     def fail(self) -> dict:
         raise Failed("the wind is wrong")
 
@@ -181,7 +193,8 @@ def test_an_answer_larger_than_any_buffer_arrives_whole(client):
 
 def test_errors_are_told_as_what_they_are(client):
     for name, outcome, says in (("fail", "task_error", "the wind is wrong"), ("bug", "task_error", "division"),
-                                ("refuse", "invalid_request", "too sad"), ("big", "task_error", "bytes")):
+                                ("refuse", "invalid_request", "too sad"), ("big", "task_error", "bytes"),
+                                ("nan", "task_error", "as JSON"), ("half", "task_error", "as JSON"), ("keys", "task_error", "as JSON")):
         r = client.call(f"wild:{name}", worker="w-2")
         assert r.outcome == outcome and says in r.message, r
 

@@ -199,7 +199,7 @@ class Runner:
         return {"hello": 1, "name": self.name, "backends": rows}
 
     def say(self, message: Mapping[str, Any]) -> None:
-        data = json.dumps(message, ensure_ascii=False, default=str).encode() + b"\n"
+        data = json.dumps(message, ensure_ascii=False, default=str, allow_nan=False).encode() + b"\n"
         if len(data) > LINE_MAX:
             why = f"the result has {len(data)} bytes; at most {LINE_MAX} can be sent"
             data = json.dumps({"id": message.get("id"), "error": {"code": "failed", "message": why}}).encode() + b"\n"
@@ -237,7 +237,10 @@ class Runner:
         _message.set(m)  # of this task alone
         try:
             value = await self._call(m)
-            self.say({"id": m["id"], "ok": value if isinstance(value, Mapping) else {"result": value}})
+            try:
+                self.say({"id": m["id"], "ok": value if isinstance(value, Mapping) else {"result": value}})
+            except (TypeError, ValueError) as e:
+                raise Failed(f"the result cannot be written as JSON: {e}") from e
         except asyncio.CancelledError:
             raise
         except InvalidParameter as e:
