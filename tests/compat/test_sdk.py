@@ -400,7 +400,11 @@ def test_a_private_server_is_started_and_ends_with_its_client(tmp_path):
     pid = int(p.stdout.readline().split()[0])
     second = subprocess.run([sys.executable, "-c", program], input=b"\n", stdout=subprocess.PIPE, env=env)
     assert second.stdout == b"0 0\n", "another program finds the server that runs"
+    third = subprocess.Popen([sys.executable, "-c", program + "; print(c.create().run('echo on').stdout)"], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE, env=env)
+    assert third.stdout.readline() == b"0 0\n"
     p.kill()
     p.wait()
+    assert third.communicate(b"\n", timeout=60)[0] == b"on\n\n", "it does not lose the server with the one who started it"
     sg.wait_for(lambda: not os.path.exists(f"/proc/{pid}"), 30)
     subprocess.run(["rm", "-rf", home])

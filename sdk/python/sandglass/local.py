@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import atexit
 import contextlib
+import fcntl
 import os
 import pathlib
 import shutil
@@ -12,19 +13,28 @@ import subprocess
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from ._wire import parse_url
 from .aclient import AsyncSandglass
 from .client import Sandglass
-from .errors import ConnectError, SandglassError
+from .errors import SandglassError
 
-# The server ends when its standard input does, so that it cannot outlive us however we end.
+# The server ends when its standard input does, so that it cannot outlive us however we end. If others use it, too, each holds
+# a lock on the file `users`: then it ends when the last of them has let go, and whoever comes meanwhile waits until it is over.
 WATCH = r"""
 exec 3<&0
+users=$1
+shift
 "$@" </dev/null 3<&- &
 server=$!
-(cat <&3 >/dev/null; kill $server 2>/dev/null) &
+(cat <&3 >/dev/null
+if [ -n "$users" ] && command -v flock >/dev/null; then
+    flock -x "$users" sh -c 'kill $0; while kill -0 $0; do sleep 0.05; done' $server 2>/dev/null
+else
+    kill $server 2>/dev/null
+fi) &
 watch=$!
 exec 3<&-
 wait $server
@@ -51,11 +61,42 @@ def find_binary() -> str:
     raise SandglassError("no program 'sandglass' on the PATH; build it with 'make' and name it in SANDGLASS_BINARY")
 
 
+class _Users:
+    """The programs that use one server: each holds a shared lock on a file for as long as it runs, forks of it included."""
+
+    def __init__(self, home: str) -> None:
+        self.path = os.path.join(home, "users")
+        self._fd: int | None = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600)
+        fcntl.flock(self._fd, fcntl.LOCK_SH)
+
+    def leave(self) -> bool:
+        """Whether there are others."""
+        fd, self._fd = self._fd, None
+        if fd is None:
+            return False
+        os.close(fd)
+        with open(self.path, "rb") as probe:
+            try:
+                fcntl.flock(probe, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return False
+            except OSError:
+                return True
+
+
+@contextlib.contextmanager
+def _alone(path: str) -> Iterator[None]:
+    """One program at a time."""
+    with open(path, "ab") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 class Server:
     """A private server, on a unix socket unless `listen` is an address (`http://127.0.0.1:18890`). `url` is where."""
 
     def __init__(self, home: str | None = None, *options: str, listen: str | None = None,
-                 env: dict[str, str] | None = None) -> None:
+                 env: dict[str, str] | None = None, users: _Users | None = None) -> None:
+        self._users, self._owner = users, os.getpid()
         self._temporary = None if home else tempfile.mkdtemp(prefix="sgl-", dir="/tmp")
         self.home = home or str(self._temporary)
         if len(self.home) > HOME_MAX:
@@ -75,8 +116,9 @@ class Server:
                    "--shutdown-kill=true", *options]
         clean = {k: v for k, v in os.environ.items() if not k.startswith("SANDGLASS_")}
         with open(self.log, "ab") as log:
-            self._process = subprocess.Popen(["/bin/sh", "-c", WATCH, "sandglass-local", *command], stdin=subprocess.PIPE,
-                                             stdout=log, stderr=log, start_new_session=True, env={**clean, **(env or {})})
+            self._process = subprocess.Popen(["/bin/sh", "-c", WATCH, "sandglass-local", users.path if users else "", *command],
+                                             stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+                                             env={**clean, **(env or {})})
         atexit.register(self.stop)
 
     @property
@@ -106,10 +148,15 @@ class Server:
             return ""
 
     def stop(self) -> None:
-        """Ends the server and its boxes."""
+        """Ends the server and its boxes; one that others use, too, as soon as they have ended."""
         atexit.unregister(self.stop)
+        if os.getpid() != self._owner:  # a fork of us: it is not its to end
+            return
+        others = self._users is not None and self._users.leave()
         if self._process.stdin and not self._process.stdin.closed:
             self._process.stdin.close()
+        if others:
+            return
         try:
             self._process.wait(30)
         except subprocess.TimeoutExpired:
@@ -122,6 +169,7 @@ class Server:
 
 
 _started: Server | None = None
+_users: _Users | None = None
 _lock = threading.Lock()
 
 
@@ -137,21 +185,21 @@ def _home() -> str:
     return home if len(home) <= HOME_MAX else f"/tmp/sandglass-local-{os.getuid()}"
 
 
-def _answers(url: str | None) -> bool:
+def _answers(url: str) -> bool:
+    """Whether a server of ours is there, not one of others."""
     try:
         with Sandglass(url, retries=0, timeout=2) as client:
-            client.request("GET", "/ready")
-        return True
-    except ConnectError:
-        return False
+            answer = client.request("GET", "/health")
     except SandglassError:
-        return True
+        return False
+    return isinstance(answer, dict) and answer.get("status") == "healthy" and "version" in answer
 
 
 def local_url(*options: str) -> str:
     """Where a server of this machine is: the one that $SANDGLASS_URL names, the one at the default address, or a private one,
-    which is started if it does not run and stopped when this program ends. What it recorded stays in its home."""
-    global _started
+    which is started if it does not run and stopped when the last program ends that uses it. What it recorded stays in its
+    home."""
+    global _started, _users
     named = os.environ.get("SANDGLASS_URL")
     if named:
         return named
@@ -161,11 +209,15 @@ def local_url(*options: str) -> str:
         if not options and _answers("http://127.0.0.1:8080"):
             return "http://127.0.0.1:8080"
         home = _home()
+        os.makedirs(home, exist_ok=True)
         other = "unix:" + os.path.join(home, "local.sock")
-        if os.path.exists(other[5:]) and _answers(other):
-            return other
-        _started = Server(home, *options)
-        _started.wait()
+        with _alone(os.path.join(home, "start")):
+            if _users is None or _users.path != os.path.join(home, "users"):
+                _users = _Users(home)
+            if os.path.exists(other[5:]) and _answers(other):
+                return other
+            _started = Server(home, *options, users=_users)
+            _started.wait()
         return _started.url
 
 
