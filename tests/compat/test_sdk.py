@@ -301,6 +301,11 @@ def test_an_environment_goes_back_to_its_beginning_and_rewards(client):
         _, again = env.reset()
         assert again["trajectory"] != info["trajectory"] and env.step("ls")[0] == "answer\n", "the files are as they were"
         assert [s.tool for s in client.trajectory(info["trajectory"]).steps()] == ["bash:run", "file:read", "bash:run"]
+        client.get(env.box.id).destroy()  # by somebody else, or its time was over
+        _, value, terminated, truncated, info = env.step("ls")
+        assert (value, terminated, truncated, info["outcome"]) == (0.0, False, True, "box_lost"), "nothing to learn from"
+        env.reset()
+        assert env.step("ls")[0] == "answer\n", "the next episode has a box again"
 
 
 def test_replay_and_export(client):

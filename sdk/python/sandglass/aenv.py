@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Mapping
 from typing import Any, Callable
 
 from .aclient import AsyncBox, AsyncSandglass
+from .errors import NotFound
 from .result import Result
 from .schema import ToolCall
 
@@ -43,33 +44,46 @@ class AsyncEnv:
         return self._box
 
     async def reset(self, *, seed: int | None = None, options: Mapping[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        """A new episode, from the same files. Returns the first observation (empty) and what is known."""
+        """A new episode, from the same files. Returns the first observation (empty) and what is known. A box that was lost
+        is replaced, and set up anew."""
+        if self._box is not None and not await self._back():
+            await self.close()
         if self._box is None:
             self._box = await self.client.create(**self.spec)
             if self.setup is not None:
                 self._box.trajectory_id = f"{self._box.id}-setup"
                 await _value(self.setup(self._box))
             self._start = await self._box.snapshot()
-        else:
-            await self._box.call("box:restore", {"state": self._start}, trajectory=f"{self._box.id}-setup", check=True)
         self.trajectory_id = self._box.trajectory_id = "e-" + uuid.uuid4().hex[:20]
         self.results, self._over = [], False
         return "", {"box": self._box.id, "trajectory": self.trajectory_id, "state": self._start, "seed": seed}
+
+    async def _back(self) -> bool:
+        """Whether the box is there, with the files of the beginning."""
+        try:
+            return (await self.box.call("box:restore", {"state": self._start}, trajectory=f"{self.box.id}-setup", check=False)).ok
+        except NotFound:
+            return False
+
+    async def _act(self, action: Any) -> Result:
+        box = self.box
+        if isinstance(action, str):
+            return await box.call("bash:run", {"command": action}, check=False)
+        if isinstance(action, tuple):
+            return await box.call(action[0], action[1], check=False)
+        if isinstance(action, Mapping) and "tool" in action:
+            return await box.call(action["tool"], action.get("params") or {}, check=False)
+        return await box.answer(ToolCall(action))
 
     async def step(self, action: Any) -> tuple[str, float, bool, bool, dict[str, Any]]:
         """observation, reward, terminated, truncated, info. `info["result"]` is the Result. A failure of the sandbox (not
         `trainable`) ends the episode as truncated, with reward 0: nothing is to be learned from it."""
         if self._over:
             raise RuntimeError("the episode is over: reset() first")
-        box = self.box
-        if isinstance(action, str):
-            result = await box.call("bash:run", {"command": action}, check=False)
-        elif isinstance(action, tuple):
-            result = await box.call(action[0], action[1], check=False)
-        elif isinstance(action, Mapping) and "tool" in action:
-            result = await box.call(action["tool"], action.get("params") or {}, check=False)
-        else:
-            result = await box.answer(ToolCall(action))
+        try:
+            result = await self._act(action)
+        except NotFound as e:
+            result = Result(outcome="box_lost", message=e.message, trainable=False)
         self.results.append(result)
         value: float = 0.0
         terminated, truncated = False, len(self.results) >= self.max_steps
