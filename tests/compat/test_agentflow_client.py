@@ -99,3 +99,24 @@ def test_w19_any_result_has_a_text():
     assert format_tool_result({"code": 0, "data": {"content": [{"type": "text", "text": "of MCP"}]}, "meta": {"tool": "mcp:x.y"}}) == "of MCP"
     table = {"code": 0, "data": {"result": {"columns": ["a", "b"], "rows": [[1, 2]]}}, "meta": {"tool": "text2sql:execute", "resource_type": "text2sql"}}
     assert format_tool_result(table) == "a | b\n1 | 2"
+
+
+def test_a_formatter_of_ones_own_tells_the_answers_of_its_tools():
+    from sandbox.result_formatter import ResultFormatter, ToolResult, format_tool_result
+
+    class Weather(ToolResult):
+        def to_str(self, verbose=False):
+            return f"it is {self.raw_data['sky']}" + (f", told in {self.execution_time:.2f} ms" if verbose else "")
+
+    answer = {"code": 0, "message": "success", "data": {"sky": "blue"}, "meta": {"tool": "sky:look", "resource_type": "sky", "execution_time_ms": 1.5}}
+    assert format_tool_result(answer) == '{"sky": "blue"}'
+    ResultFormatter.register_formatter("sky", Weather)
+    assert format_tool_result(answer) == "it is blue" and ResultFormatter.format(answer).to_str(verbose=True) == "it is blue, told in 1.50 ms"
+    assert ResultFormatter.format(answer).get_metadata()["success"] is True and ResultFormatter.format(answer).to_dict() == {"sky": "blue"}
+
+
+def test_a_configuration_that_is_not_there_is_an_error_of_starting(tmp_path):
+    from sandbox import Sandbox, SandboxServerStartError
+
+    with pytest.raises(SandboxServerStartError, match="none.json"):
+        Sandbox(server_url="http://127.0.0.1:9", auto_start_server=True, server_config_path=str(tmp_path / "none.json")).start_sync()

@@ -2,7 +2,7 @@
 
 from .client import HTTPClientConfig, HTTPServiceClient, create_client, quick_execute
 from .errors import HTTPClientError, SandboxConnectionError, SandboxError, SandboxServerStartError, SandboxSessionError
-from .result_formatter import format_tool_result
+from .result_formatter import ResultFormatter, ToolResult, format_tool_result
 from .sandbox import Sandbox, SandboxConfig, create_sandbox, get_default_config
 from .server import Backend, BackendConfig, BaseApiTool, ToolBusinessError, register_api_tool, tool
 from .tool_schemas import get_all_tool_names, get_tool_schemas, get_tools_by_resource
@@ -14,6 +14,7 @@ __all__ = [
     "HTTPClientConfig",
     "HTTPClientError",
     "HTTPServiceClient",
+    "ResultFormatter",
     "Sandbox",
     "SandboxConfig",
     "SandboxConnectionError",
@@ -21,6 +22,7 @@ __all__ = [
     "SandboxServerStartError",
     "SandboxSessionError",
     "ToolBusinessError",
+    "ToolResult",
     "create_client",
     "create_sandbox",
     "format_tool_result",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from sandglass.result import shown
 
@@ -21,7 +21,7 @@ def _table(columns: list[Any], rows: list[Any]) -> str:
     return "\n".join(lines)
 
 
-def _text(tool: str, resource: str, data: Any) -> str:
+def _text(resource: str, data: Any) -> str:
     if not isinstance(data, Mapping):
         return "" if data is None else data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
     if resource == "vm" or "accessibility_tree" in data:
@@ -40,23 +40,60 @@ def _text(tool: str, resource: str, data: Any) -> str:
     return shown(data, "ok", "")
 
 
+class ToolResult:
+    """An answer that can be told as a text. Inherit, write to_str(), register the class for a tool or a resource."""
+
+    def __init__(self, raw_data: Any, metadata: Mapping[str, Any] | None = None) -> None:
+        self.raw_data, self.metadata = raw_data, dict(metadata or {})
+        self.success = bool(self.metadata.get("success", True))
+        self.execution_time = float(self.metadata.get("execution_time_ms") or 0.0)
+
+    def to_str(self, verbose: bool = False) -> str:
+        """verbose adds a line with the tool, its time and its outcome."""
+        meta, data = self.metadata, self.raw_data
+        tool, code = str(meta.get("tool") or ""), meta.get("code", 0)
+        if code != 0:
+            text = f"[Error {code}] {meta.get('message') or 'unknown error'}"
+            partial = shown(data, "ok", "") if isinstance(data, Mapping) and data.get("stdout") else ""
+            text = f"{partial}\n{text}" if partial else text
+        else:
+            text = _text(str(meta.get("resource_type") or tool.split(":")[0]), data)
+            status = data.get("exit_code", data.get("return_code")) if isinstance(data, Mapping) else None
+            if isinstance(status, int) and status != 0:
+                text = f"{text.rstrip()}\n[Error] exit code {status}".lstrip()
+        if verbose:
+            text += f"\n[{tool}: {meta.get('outcome', 'ok' if code == 0 else 'error')}, {meta.get('execution_time_ms')} ms]"
+        return text
+
+    def to_dict(self) -> Any:
+        return self.raw_data
+
+    def get_metadata(self) -> dict[str, Any]:
+        return self.metadata
+
+
+class ResultFormatter:
+    """Which class tells which answer."""
+
+    _classes: ClassVar[dict[str, type[ToolResult]]] = {}
+
+    @classmethod
+    def register_formatter(cls, tool_type: str, formatter_class: type[ToolResult]) -> None:
+        """For a tool (`weather:now`) or all of a resource (`weather`)."""
+        cls._classes[tool_type] = formatter_class
+
+    @classmethod
+    def format(cls, response: Mapping[str, Any]) -> ToolResult:
+        meta, code = response.get("meta") or {}, response.get("code", 0)
+        tool = str(meta.get("tool") or "")
+        made = cls._classes.get(tool) or cls._classes.get(str(meta.get("resource_type") or tool.split(":")[0])) or ToolResult
+        return made(response.get("data"), {**meta, "success": code == 0, "code": code, "message": response.get("message") or ""})
+
+    @classmethod
+    def format_to_str(cls, response: Mapping[str, Any], verbose: bool = False) -> str:
+        return cls.format(response).to_str(verbose)
+
+
 def format_tool_result(response: Any, verbose: bool = False) -> str:
-    """verbose adds a line with the tool, its time and its outcome."""
-    if not isinstance(response, Mapping):
-        return str(response)
-    meta, data = response.get("meta") or {}, response.get("data")
-    tool = str(meta.get("tool") or "")
-    resource = str(meta.get("resource_type") or tool.split(":")[0])
-    code = response.get("code", 0)
-    if code != 0:
-        text = f"[Error {code}] {response.get('message') or 'unknown error'}"
-        partial = shown(data, "ok", "") if isinstance(data, Mapping) and data.get("stdout") else ""
-        text = f"{partial}\n{text}" if partial else text
-    else:
-        text = _text(tool, resource, data)
-        status = data.get("exit_code", data.get("return_code")) if isinstance(data, Mapping) else None
-        if isinstance(status, int) and status != 0:
-            text = f"{text.rstrip()}\n[Error] exit code {status}".lstrip()
-    if verbose:
-        text += f"\n[{tool}: {meta.get('outcome', 'ok' if code == 0 else 'error')}, {meta.get('execution_time_ms')} ms]"
-    return text
+    """Any answer as a text for a model."""
+    return ResultFormatter.format_to_str(response, verbose) if isinstance(response, Mapping) else str(response)

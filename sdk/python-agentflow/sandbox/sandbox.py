@@ -170,7 +170,7 @@ class Sandbox:
                 server = Server(None, *self._server_options(), listen=url)
                 server.wait(max(self.config.server_startup_timeout, 1))
                 _servers[url] = server
-        except SandglassError as e:
+        except (SandglassError, OSError, ValueError) as e:
             raise SandboxServerStartError(str(e)) from e
 
     def _server_options(self) -> list[str]:
