@@ -8,9 +8,9 @@
             print(step.tool, step.outcome)
 """
 
-from .aclient import AsyncBox, AsyncSandglass, AsyncTrajectory
+from .aclient import AsyncBox, AsyncOutput, AsyncSandglass, AsyncTrajectory
 from .aenv import AsyncEnv
-from .client import Box, Sandglass, Trajectory
+from .client import Box, Output, Sandglass, Trajectory
 from .env import Env
 from .errors import (
     ApiError,
@@ -41,6 +41,7 @@ __all__ = [
     "ApiError",
     "AsyncBox",
     "AsyncEnv",
+    "AsyncOutput",
     "AsyncSandglass",
     "AsyncTrajectory",
     "Box",
@@ -59,6 +60,7 @@ __all__ = [
     "NotFound",
     "OutOfMemory",
     "OutcomeError",
+    "Output",
     "PidLimit",
     "Report",
     "Result",

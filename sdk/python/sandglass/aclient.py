@@ -525,7 +525,7 @@ class AsyncBox(AsyncBackends):
 
     async def tools(self, format: str = "openai", only: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """The tools for a request to a model: format `openai`, `anthropic` or `mcp`; only: names or patterns such as
-        `file:*`."""
+        `file:*`. All of them are more than some model APIs take (128)."""
         return schemas(choose(await self.client.tool_table(), only), format)
 
     async def handle(self, tool_call: Any) -> dict[str, Any]:

@@ -526,7 +526,7 @@ class Box(Backends):
 
     def tools(self, format: str = "openai", only: Sequence[str] | None = None) -> list[dict[str, Any]]:
         """The tools for a request to a model: format `openai`, `anthropic` or `mcp`; only: names or patterns such as
-        `file:*`."""
+        `file:*`. All of them are more than some model APIs take (128)."""
         return schemas(choose(self.client.tool_table(), only), format)
 
     def handle(self, tool_call: Any) -> dict[str, Any]:
