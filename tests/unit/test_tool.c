@@ -55,6 +55,8 @@ TEST(tool_resolve_as_agentflow_does)
         { "delete", "file:delete" },
         { "goto", "browser:goto" },
         { "jupyter_execute", "jupyter:execute" },
+        { "watchers", "watch:watchers" }, /* only looked for where none of the others has the name */
+        { "manage", NULL, ERR_INVALID, "\"skills:manage\",\"proxy:manage\"" },
         { "count", NULL, ERR_INVALID, "\"probe_shared:count\",\"probe_session:count\"" },
         { "bash:nope", NULL, ERR_NOT_FOUND, "" },
         { "nope:run", NULL, ERR_NOT_FOUND, "" },
