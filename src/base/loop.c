@@ -9,7 +9,6 @@
 enum {
     EVENTS_PER_TURN = 256,
     EACH_TURN_MAX = 4,
-    LOOK_US = 120,      /* loop_expect */
     LOOKS_SKIPPED = 64, /* after one in vain: perhaps whom we wait for needs this processor */
 };
 
@@ -46,7 +45,7 @@ struct loop {
     size_t each_n;
     struct later before; /* cb NULL: none */
     struct loop_fd *dead;
-    bool expecting;
+    int expect_us;
     unsigned skip_looks;
 };
 
@@ -254,17 +253,17 @@ void loop_stop(struct loop *l)
     l->stop = true;
 }
 
-void loop_expect(struct loop *l)
+void loop_expect(struct loop *l, int us)
 {
-    l->expecting = true;
+    l->expect_us = us;
 }
 
 static int look(struct loop *l, struct epoll_event *events)
 {
-    int64_t until = now_us() + LOOK_US;
+    int64_t until = now_us() + l->expect_us;
     int n;
 
-    l->expecting = false;
+    l->expect_us = 0;
     if (l->skip_looks) {
         l->skip_looks--;
         return 0;
@@ -288,7 +287,7 @@ int loop_run(struct loop *l)
             wait = l->heap[1]->at_ms - now_ms();
             wait = wait < 0 ? 0 : wait;
         }
-        int n = l->expecting && wait != 0 ? look(l, events) : 0;
+        int n = l->expect_us && wait != 0 ? look(l, events) : 0;
         if (n == 0)
             n = epoll_wait(l->epfd, events, EVENTS_PER_TURN, (int)(wait > 3600000 ? 3600000 : wait));
         if (n < 0 && errno != EINTR)

@@ -26,9 +26,9 @@ void loop_unwatch(struct loop_fd *w); /* accepts NULL */
 void loop_before(struct loop *l, on_time *cb, void *arg);
 void loop_skip_before(struct loop_fd *w);
 
-/* An event is likely to come at once: before it sleeps next, the loop looks for it a while. A processor that went idle
- * takes as long to wake as many a request to answer. Looking in vain makes it rarer. */
-void loop_expect(struct loop *l);
+/* An event is likely to come within so many microseconds: before it sleeps next, the loop looks for it that long. A
+ * processor that went idle takes as long to wake as many a request to answer. Looking in vain makes it rarer. */
+void loop_expect(struct loop *l, int us);
 
 /* Timers fire once. loop_timer_new makes an idle one. */
 struct loop_timer *loop_timer_new(struct loop *l, on_time *cb, void *arg);

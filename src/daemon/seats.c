@@ -24,6 +24,7 @@
 
 enum {
     READY_MS = 60000, /* a machine with far more to do than it can takes long for everything; what hangs is rare */
+    READY_US = 400,   /* from half built, on a machine that has nothing else to do */
     RETRY_FAST = 50,
     RETRY_FAST_MS = 2,
     RETRY_SLOW_MS = 500,
@@ -333,6 +334,8 @@ static void on_half_built(void *arg, uint32_t events)
     if (settle(x, &e) < 0) {
         err_wrap(&e, 0, "create box");
         seat_end(x, &e);
+    } else if (!x->for_pool) {
+        loop_expect(x->all->loop, READY_US); /* somebody waits for it */
     }
 }
 

@@ -20,7 +20,7 @@
 #include "session/state.h"
 #include "store/recorder_client.h"
 
-enum { PAGE = 500, BOXES = 16 };
+enum { PAGE = 500, BOXES = 16, EXPECT_US = 120 };
 
 struct forward {
     struct worker *worker;
@@ -290,7 +290,7 @@ static void walk(struct forward *f)
     } else {
         pass(f, row);
         call_replay(pop(f), row);
-        loop_expect(f->worker->node->loop); /* the client has the next one ready */
+        loop_expect(f->worker->node->loop, EXPECT_US); /* the client has the next one ready */
     }
 }
 
