@@ -1,4 +1,5 @@
 /* `sandglass annotate`: says something about a trajectory, or a step of it, after the fact. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,7 +45,7 @@ static int print_patch(const struct command *cmd, const struct asked *a, const s
     print_tags(&w, a, had);
     if (a->reward) {
         double reward = strtod(a->reward, &end);
-        if (!*a->reward || *end)
+        if (!*a->reward || *end || !isfinite(reward))
             return usage_error(cmd, "--reward '%s': must be a number", a->reward);
         jw_knum(&w, "reward", reward);
     }

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -37,7 +38,7 @@ static int parse_number(const char *text, double *ret)
     if (!text)
         return 0;
     *ret = strtod(text, &end);
-    return !*text || *end ? -1 : 0;
+    return !*text || *end || isnan(*ret) ? -1 : 0;
 }
 
 static int parse(const struct command *cmd, const struct asked *a, struct traj_filter *f, struct write_opts *o)

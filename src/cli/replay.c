@@ -163,6 +163,7 @@ static int replay_all(struct replaying *r, const struct loaded *l, struct canon 
     }
     signal(SIGINT, on_interrupt);
     signal(SIGTERM, on_interrupt); /* a job of a server that ends, or was told to */
+    signal(SIGPIPE, on_interrupt); /* nobody reads any more: | head */
     for (size_t i = 0; i < l->set.n && !interrupted; i++) {
         if (r->asked->chosen && (long)i + 1 != r->asked->chosen)
             continue;

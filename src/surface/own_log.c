@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/auto.h"
 #include "base/limits.h"
 #include "session/job.h"
 #include "surface/surface.h"
@@ -255,13 +256,31 @@ static void on_export_end(void *arg, struct job *j)
 }
 
 #define EXPORT_QUERY                                                                                                   \
-    "format outcome tool since until tag worker min-reward:x max-reward:x shown-max:n trainable:b bare:b images:b"
+    "format outcome tool since until tag worker min-reward:x min_reward:x max-reward:x max_reward:x shown-max:n "      \
+    "shown_max:n trainable:b bare:b images:b"
+
+static const char *const export_options[] = { "format", "outcome", "tool",       "since",      "until",
+                                              "tag",    "worker",  "min-reward", "max-reward", "shown-max" };
+static const char *const export_flags[] = { "trainable", "bare", "images" };
+
+/* "min_reward" is as good as "min-reward": programs cannot write the one, and the list of trajectories has it. */
+static const char *with_underscores(struct web *w, const char *name)
+{
+    char *other = arena_printf(w->http->arena, "%s", name);
+
+    for (char *p = other; *p; p++)
+        *p = *p == '-' ? '_' : *p;
+    return other;
+}
+
+static struct str export_option(struct web *w, const char *name)
+{
+    struct str value = http_query(w->http, name);
+    return value.p ? value : http_query(w->http, with_underscores(w, name));
+}
 
 static void export(struct web *w)
 {
-    static const char *const options[] = { "format", "outcome", "tool",       "since",      "until",
-                                           "tag",    "worker",  "min-reward", "max-reward", "shown-max" };
-    static const char *const flags[] = { "trainable", "bare", "images" };
     struct exporting *x = calloc(1, sizeof *x);
     struct words words = {
         .web = w,
@@ -275,11 +294,11 @@ static void export(struct web *w)
     *x = (struct exporting){ .web = w, .node = w->node, .text = !str_is(http_query(w->http, "format"), "parquet") };
     x->look = loop_timer_new(w->node->loop, on_look, x);
     add(&words, "export");
-    for (size_t i = 0; i < sizeof options / sizeof *options; i++)
-        add_option(&words, options[i], http_query(w->http, options[i]));
-    for (size_t i = 0; i < sizeof flags / sizeof *flags; i++)
-        if (own_query_flag(http_query(w->http, flags[i])))
-            add(&words, arena_printf(w->http->arena, "--%s", flags[i]));
+    for (size_t i = 0; i < ARRAY_LEN(export_options); i++)
+        add_option(&words, export_options[i], export_option(w, export_options[i]));
+    for (size_t i = 0; i < ARRAY_LEN(export_flags); i++)
+        if (own_query_flag(http_query(w->http, export_flags[i])))
+            add(&words, arena_printf(w->http->arena, "--%s", export_flags[i]));
     if (id.n && !is_word(id)) {
         exporting_free(x);
         web_error(w, 404, ERR_NOT_FOUND, "no such trajectory");

@@ -87,6 +87,15 @@ def test_command_line_adds_and_removes_tags(server):
     cli(server, "annotate", "t-none", "--reward", "1", rc=5)
 
 
+def test_a_reward_that_is_no_number_changes_nothing(server):
+    t = record(server, "true")
+    cli(server, "annotate", t, "--reward", "0.5")
+    for bad in "nan", "inf", "1e999", "", "x":
+        r = cli(server, "annotate", t, "--reward", bad, rc=2)
+        assert "must be a number" in r.stderr
+    assert server.get(f"/sg/v1/trajectories/{t}")["annotations"]["reward"] == 0.5
+
+
 def test_imported_trajectory_is_one_of_ours_and_replays(server, tmp_path):
     t = record(server, "echo one > f", "cat f; false")
     patch(server, t, {"metadata": {"task": "say one"}})

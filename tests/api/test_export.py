@@ -177,6 +177,16 @@ def test_filters(server, name):
     cli(server, "export", name, "--format", "atif", "--since", "yesterday", rc=2)
 
 
+def test_filters_of_the_api_are_never_passed_over(server, name):
+    server.request("PATCH", f"/sg/v1/trajectories/{name}", {"reward": 0.5})
+    get = lambda query: server.request("GET", f"/sg/v1/trajectories/export?format=openai&{query}")
+    for key in "min-reward", "min_reward":
+        assert name in get(f"{key}=0.4").body.decode() and get(f"{key}=0.6").body == b""
+    for query in "minreward=1", "reward=1", "tags=a", "Trainable=1":
+        r = get(query)
+        assert r.status == 400 and query.split("=")[0] in r["error"]["message"] and "min-reward" in r["error"]["message"]
+
+
 def test_what_was_shown_and_what_happened(server, name):
     d = export(server, name, "openai", "--shown-max", "1k")
     shown = [m for m in d["messages"] if m["role"] == "tool"][-1]["content"]

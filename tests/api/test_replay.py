@@ -321,3 +321,12 @@ def test_what_goes_back_in_time_goes_back_in_the_replay_and_leaves_nothing(serve
         r = replay(server, changed, rc=1)
         assert [d["output_preview"] for d in r["details"] if d["tool"] == "bash:run"][3] == "7\n"
         server.destroy(copy)
+
+
+def test_a_reader_that_goes_away_leaves_no_box(server):
+    name = record(server, [f"echo {i}" for i in range(40)])
+    before = boxes(server)
+    p = subprocess.Popen([sg.BINARY, "replay", name, "--url", server.url], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    p.stdout.readline()
+    p.stdout.close()
+    assert p.wait(60) == 1 and boxes(server) == before
