@@ -73,6 +73,38 @@ def test_javascript_contexts_await_import_and_require(box):
     assert run(box, "v", **js)["result"] == "4"
 
 
+@pytest.mark.parametrize("language, begin, large, thrown, printed", [
+    ("python", "kept = 5", "list(range(9000000))", "raise ValueError('x' * (70 << 20))", "print('y' * (8 << 20)); 1"),
+    ("javascript", "kept = 5", "'a'.repeat(70 << 20)", "throw new Error('x'.repeat(70 << 20))", "console.log('y'.repeat(8 << 20)); 1"),
+], ids=["python", "javascript"])
+def test_a_value_an_error_and_an_output_of_any_size_leave_the_context_as_it_is(box, language, begin, large, thrown, printed):
+    how = {"session": "large-" + language, "language": language}
+    run(box, begin, **how)
+    d = run(box, large, **how)
+    assert len(d["result"]) < 200_000 and "characters omitted" in d["result"]
+    d = run(box, thrown, "task_error", **how)
+    assert len(d["evalue"]) < 200_000 and d["evalue"].startswith("xxx") and "characters omitted" in d["evalue"]
+    d = run(box, printed, **how)
+    assert d["stdout_bytes"] == (8 << 20) + 1 and d["result"] == "1"
+    d = run(box, "kept", **how)
+    assert (d["result"], d["stdout"], d["restarted"]) == ("5", "", False)  # nor is what was printed there now
+    box.tool("code:end", {"session": how["session"]})
+
+
+def test_figures_are_capped_and_drawing_them_is_interrupted_as_code_is(box):
+    run(box, "import matplotlib.pyplot as plt, time\nclass Slow(plt.Figure):\n    def savefig(self, *a, **k): time.sleep(30)\nkept = 6", session="slow",
+        call_timeout=120)
+    d = run(box, "plt.figure(FigureClass=Slow); None", "timeout", session="slow", timeout=1)
+    assert d["status"] == "timeout" and run(box, "kept, plt.get_fignums()", session="slow")["result"] == "(6, [])"
+    d = run(box, "for i in range(18): plt.figure(figsize=(0.3, 0.3)).savefig = lambda out, **k: out.write(b'p')", session="slow")
+    assert len(d["figures"]) == 16 and "[2 more figures left out]" in d["stderr"]
+
+
+def test_a_context_whose_output_was_closed_has_it_again(box):
+    run(box, "import sys; sys.stdout.close()", session="shut")
+    assert run(box, "print(8)", session="shut")["stdout"] == "8\n"
+
+
 def test_javascript_of_modules_runs_in_a_context_and_texts_stay_as_they_are(box):
     js = {"session": "js3", "language": "javascript"}
     module = "\nimport os from 'os'\nexport const kind = os.platform()\n"

@@ -104,11 +104,23 @@ function imports(code) {
   return text + code.slice(done);
 }
 
+const END = 64 << 10;
+function cut(text) { // both ends of a long text, as of a long output
+  const more = text.length - 2 * END;
+  return more <= 0 ? text : `${text.slice(0, END)}\n[... ${more} characters omitted ...]\n${text.slice(-END)}`;
+}
+
+// What was printed is in the pipes before the answer is: else it would be the next call's.
+const flushed = (stream) => new Promise((resolve) => {
+  if (stream.writableLength === 0 || stream.destroyed) resolve();
+  else stream.write('', resolve);
+});
+
 let count = 0;
 function evaluate(code) {
   return new Promise((resolve) => {
-    const done = (error, value) => { busy = null; resolve({ error, value }); };
-    busy = (error) => done(error);
+    const done = (error, value) => { busy = null; resolve({ error, value, thrown: error !== null && error !== undefined }); };
+    busy = (error) => { busy = null; resolve({ error, thrown: true }); }; // which may be null
     process.removeListener('SIGINT', onSigint);
     try {
       server.eval(imports(code) + '\n', server.context, `cell${count}`, done);
@@ -129,13 +141,13 @@ async function run(request) {
   count++;
   if (request.cwd) process.chdir(request.cwd);
   globalThis.require = createRequire(path.join(process.cwd(), 'cell.js'));
-  const { error, value } = await evaluate(request.code);
+  const { error, value, thrown } = await evaluate(request.code);
   const reply = { status: 'ok', exit_code: 0, count, figures: [], memory_bytes: process.resourceUsage().maxRSS * 1024 };
   try {
     reply.cwd = process.cwd();
   } catch {} // somebody has deleted it
-  if (error === null || error === undefined) {
-    if (value !== undefined) reply.result = typeof value === 'string' ? value : util.inspect(value, { depth: 4 });
+  if (!thrown) {
+    if (value !== undefined) reply.result = cut(typeof value === 'string' ? value : util.inspect(value, { depth: 4 }));
     return reply;
   }
   if (error instanceof Exit) {
@@ -149,7 +161,7 @@ async function run(request) {
   const interrupted = inner && inner.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED';
   return Object.assign(reply, {
     status: interrupted ? 'interrupted' : 'error', exit_code: 1, ename: (inner && inner.name) || 'Error',
-    evalue: String((inner && inner.message) ?? inner), traceback: stack,
+    evalue: cut(String((inner && inner.message) ?? inner)), traceback: stack.map(cut),
   });
 }
 
@@ -177,7 +189,12 @@ control.on('data', (chunk) => {
     if (pending.length < at + 1 + size) return;
     const request = JSON.parse(pending.subarray(at + 1, at + 1 + size));
     pending = pending.subarray(at + 1 + size);
-    chain = chain.then(() => run(request)).catch((e) => ({ status: 'error', exit_code: 1, evalue: String(e) })).then(answer);
+    chain = chain.then(() => run(request)).catch((e) => ({ status: 'error', exit_code: 1, evalue: String(e) }))
+      .then(async (reply) => {
+        await flushed(process.stdout);
+        await flushed(process.stderr);
+        answer(reply);
+      });
   }
 });
 control.on('end', () => process.reallyExit(0));

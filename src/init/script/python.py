@@ -114,6 +114,11 @@ class Context:
         os.close(fd)
         sys.stdin = open(0, closefd=False)
 
+    def reopen(self):
+        for name, fd in (("stdout", 1), ("stderr", 2)):
+            if getattr(getattr(sys, name), "closed", True):  # an earlier cell's doing
+                setattr(sys, name, open(fd, "w", buffering=1, closefd=False, errors="backslashreplace"))
+
     def do_warm(self, request):
         """What a first cell would do for the first time is done before there is one."""
         import traceback  # noqa: F401
@@ -130,6 +135,7 @@ class Context:
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
         reply = {"status": "ok", "exit_code": 0}
         try:
+            self.reopen()
             importlib.invalidate_caches()  # what pip has installed meanwhile is found
             self.stdin(request)
             if request.get("cwd"):
@@ -141,7 +147,7 @@ class Context:
                 value = self.step(part)
                 if wanted and value is not None:
                     self.space["_"] = value
-                    reply["result"] = repr(value)
+                    reply["result"] = cut(repr(value))
         except SystemExit as e:
             self.busy = False
             reply["exit_code"] = e.code if isinstance(e.code, int) else 0 if e.code is None else 1
@@ -154,12 +160,18 @@ class Context:
         finally:
             self.busy = False
             self.unlimit(request)
+        try:
+            self.busy = True  # drawing can take long, too
+            reply["figures"] = self.figures()
+        except BaseException as e:
+            self.busy = False
+            self.fail(e, reply)
+        self.busy = False
         for stream in (sys.stdout, sys.stderr):
             try:
                 stream.flush()
             except Exception:
                 pass
-        reply["figures"] = self.figures()
         reply["memory_bytes"] = peak_memory()
         reply["count"] = self.count
         try:
@@ -176,7 +188,7 @@ class Context:
             tb = tb.tb_next
         lines = traceback.format_exception(type(e), e, tb)
         reply.update(status="interrupted" if isinstance(e, KeyboardInterrupt) else "error", exit_code=1,
-                     ename=type(e).__name__, evalue=str(e), traceback=[line.rstrip("\n") for line in lines])
+                     ename=type(e).__name__, evalue=cut(str(e)), traceback=[cut(line.rstrip("\n")) for line in lines])
         try:
             sys.stderr.write("".join(lines))
         except Exception:
@@ -189,16 +201,22 @@ class Context:
         import base64
         import io
 
-        found = []
-        for number in plt.get_fignums()[:16]:
-            out = io.BytesIO()
-            try:
-                plt.figure(number).savefig(out, format="png", bbox_inches="tight")
-            except Exception as e:
-                print(f"figure {number} cannot be drawn: {e}", file=sys.stderr)
-                continue
-            found.append(base64.b64encode(out.getvalue()).decode())
-        plt.close("all")
+        found, size, numbers = [], 0, plt.get_fignums()
+        try:
+            for i, number in enumerate(numbers):
+                out = io.BytesIO()
+                try:
+                    plt.figure(number).savefig(out, format="png", bbox_inches="tight")
+                except Exception as e:
+                    print(f"figure {number} cannot be drawn: {e}", file=sys.stderr)
+                    continue
+                size += out.tell()
+                if len(found) == FIGURES_MAX or size > FIGURE_BYTES_MAX:
+                    print(f"[{len(numbers) - i} more figures left out]", file=sys.stderr)
+                    break
+                found.append(base64.b64encode(out.getvalue()).decode())
+        finally:
+            plt.close("all")
         return found
 
     # What a fork of the box begins with
@@ -318,6 +336,13 @@ def carrier():
 
 
 inspect_CO_COROUTINE = 0x80
+FIGURES_MAX, FIGURE_BYTES_MAX, TEXT_END = 16, 16 << 20, 64 << 10
+
+
+def cut(text):
+    """Both ends of a long text, as of a long output."""
+    more = len(text) - 2 * TEXT_END
+    return text if more <= 0 else f"{text[:TEXT_END]}\n[... {more} characters omitted ...]\n{text[-TEXT_END:]}"
 
 
 def add_user_site(forked=False):
