@@ -423,7 +423,7 @@ static void judge(struct hand *h, const struct cell_end *end)
     case CELL_ERROR:
         h->outcome = OUTCOME_TASK_ERROR;
         h->message =
-            str_of(arena_printf(h->arena, "%.*s: %.*s", STR_ARG(end->ename),
+            str_of(arena_printf(h->arena, "%.*s: %.*s", STR_ARG(end->ename.n ? end->ename : STR("the cell failed")),
                                 (int)(end->evalue.n < 500 ? end->evalue.n : 500), end->evalue.p ? end->evalue.p : ""));
         return;
     case CELL_TIMEOUT:
