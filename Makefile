@@ -68,6 +68,9 @@ deps:
 # VS Code for boxes: large, and nobody needs it to build or to test.
 code-server:
 	@tools/code_server.sh
+# JupyterLab for boxes, instead of Debian's notebook.
+jupyterlab:
+	@tools/jupyterlab.sh
 run: deps
 	@echo "building (half a minute to a few, the first time)"
 	@$(MAKE) --no-print-directory -s -j$$(nproc) all
@@ -103,4 +106,4 @@ clean:
 sdk: all
 	/usr/bin/python3 sdk/python/generate.py
 
-.PHONY: all deps code-server run unit test lint bench fuzz storm soak soak-workers test-docker sdk clean
+.PHONY: all deps code-server jupyterlab run unit test lint bench fuzz storm soak soak-workers test-docker sdk clean

@@ -48,6 +48,10 @@ static const struct program programs[] = {
     { "xterm", "a terminal on the desktop", APT "xterm", { "xterm", "-version" } },
     { "ffmpeg", "desktop:record, /v1/display/record", APT "ffmpeg", { "ffmpeg", "-version" } },
     { "jupyter", "the page /jupyter", APT "jupyter-notebook", { "jupyter-notebook", "--version" } },
+    { "jupyterlab",
+      "JupyterLab at /jupyter, instead of the notebook",
+      "make jupyterlab",
+      { BOX_JUPYTERLAB_PYTHON, "-c", "import jupyterlab; print(jupyterlab.__version__)" } },
     { "code-server",
       "the page /code-server/",
       "make code-server",
@@ -90,7 +94,7 @@ static bool find_program(const char *name, char path[256])
     static const char *const dirs[] = { "/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin" };
 
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
-        snprintf(path, 256, "%s/%s", dirs[i], name);
+        snprintf(path, 256, "%s/%s", name[0] == '/' ? "" : dirs[i], name + (name[0] == '/'));
         if (access(path, X_OK) == 0)
             return true;
     }

@@ -23,7 +23,6 @@
 
 enum { LOOK_MS = 30, LOG_KEPT = 1500 };
 
-/* The last word is the directory that it begins in. */
 static const char *const code_server_argv[] = { "node",
                                                 BOX_CODE_SERVER,
                                                 "--auth=none",
@@ -49,12 +48,31 @@ static const char *const jupyter_argv[] = { JUPYTER,
                                             "--KernelManager.transport=ipc",
                                             "--log-level=ERROR",
                                             NULL };
+/* The same of JupyterLab, whose kernels are Debian's all the same. It asks nobody outside for news. */
+static const char *const lab_argv[] = { BOX_JUPYTERLAB,
+                                        "--ServerApp.sock=" JUPYTER_SOCK,
+                                        "--ServerApp.sock_mode=0600",
+                                        "--no-browser",
+                                        "--ServerApp.base_url=/jupyter/",
+                                        "--IdentityProvider.token=",
+                                        "--ServerApp.disable_check_xsrf=True",
+                                        "--ServerApp.allow_remote_access=True",
+                                        "--KernelSpecManager.ensure_native_kernel=False",
+                                        "--KernelManager.transport=ipc",
+                                        "--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate",
+                                        "--LabApp.extension_manager=readonly",
+                                        "--log-level=ERROR",
+                                        NULL };
+/* Of those with one name the first that is installed. The last word of what is started is the directory that it begins in. */
 static const struct app_program programs[] = {
     { "code-server", BOX_CODE_SERVER,
       "code-server is not installed: run 'make code-server' as root on the server's machine", CODE_SOCK,
-      code_server_argv },
-    { "jupyter", JUPYTER, "Jupyter's server is not installed: Debian's package jupyter-notebook has it", JUPYTER_SOCK,
-      jupyter_argv },
+      code_server_argv, "" },
+    { "jupyter", BOX_JUPYTERLAB, "", JUPYTER_SOCK, lab_argv, "--ServerApp.root_dir=" },
+    { "jupyter", JUPYTER,
+      "Jupyter's server is not installed: Debian's package jupyter-notebook has it, or run 'make jupyterlab' as root on the "
+      "server's machine",
+      JUPYTER_SOCK, jupyter_argv, "--notebook-dir=" },
 };
 
 struct app {
@@ -70,10 +88,12 @@ const struct driver_kind app_kind = { .name = "app", .watch = watch, .idle = idl
 
 const struct app_program *app_find(struct str name)
 {
+    const struct app_program *found = NULL;
+
     for (size_t i = 0; i < ARRAY_LEN(programs); i++)
-        if (str_is(name, programs[i].name))
-            return &programs[i];
-    return NULL;
+        if (str_is(name, programs[i].name) && (!found || access(found->file, R_OK) < 0))
+            found = &programs[i];
+    return found;
 }
 
 /* --- between calls --- */
@@ -160,7 +180,7 @@ static void become(struct hand *h, const struct app_program *p, int out)
         argv[n] = p->argv[n];
         n++;
     }
-    argv[n] = strcmp(p->name, "jupyter") == 0 ? arena_printf(h->arena, "--notebook-dir=%s", folder) : folder;
+    argv[n] = arena_printf(h->arena, "%s%s", p->begins_in, folder);
     setsid();
     child_exec(&(struct child_opts){ .argv = argv,
                                      .env = child_env(h->arena, false, folder, &(struct pairs){ &runtime, 1 }),

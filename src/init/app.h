@@ -14,6 +14,7 @@ struct app_program {
     const char *missing; /* how to get it */
     const char *socket;
     const char *const *argv;
+    const char *begins_in; /* how the directory is told it, before its path */
 };
 
 const struct app_program *app_find(struct str name); /* NULL: no such */

@@ -51,10 +51,13 @@ struct boot {
 };
 
 /* Paths inside every box */
-#define BOX_HOME        "/home/gem"
-#define BOX_RUN_DIR     "/run/sandglass" /* root's tmpfs: fifos of shells, socket of sudo */
-#define BOX_CODE_SERVER "/usr/local/lib/code-server/node_modules/code-server/out/node/entry.js" /* make code-server */
-#define BOX_SCREEN      BOX_RUN_DIR "/user/rfb" /* RFB of the box's desktop: init/desktop.h */
+#define BOX_HOME              "/home/gem"
+#define BOX_RUN_DIR           "/run/sandglass" /* root's tmpfs: fifos of shells, socket of sudo */
+#define BOX_CODE_SERVER       "/usr/local/lib/code-server/node_modules/code-server/out/node/entry.js" /* make code-server */
+#define BOX_JUPYTERLAB_DIR    "/usr/local/lib/jupyterlab" /* make jupyterlab */
+#define BOX_JUPYTERLAB        BOX_JUPYTERLAB_DIR "/bin/jupyter-lab"
+#define BOX_JUPYTERLAB_PYTHON BOX_JUPYTERLAB_DIR "/bin/python3"
+#define BOX_SCREEN            BOX_RUN_DIR "/user/rfb" /* RFB of the box's desktop: init/desktop.h */
 /* where a library that shifts the wall clock may be: Debian's libfaketime */
 #define BOX_FAKETIME                                                                                                   \
     "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1", "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",     \

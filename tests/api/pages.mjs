@@ -37,7 +37,7 @@ try {
     if (process.env.SHOT) await page.screenshot({ path: process.env.SHOT });
   }
 } catch (e) {
-  console.error(e.stack, page.url());
+  console.error(e.stack, page.url(), (await page.textContent('body').catch(() => '')).slice(0, 1000));
   process.exit(1);
 }
 await browser.close();

@@ -17,6 +17,8 @@ from test_proxy import call
 
 PAGE = {"Accept": "text/html,application/xhtml+xml"}
 CODE = "/usr/local/lib/code-server/node_modules/code-server/out/node/entry.js"
+LAB = os.path.exists("/usr/local/lib/jupyterlab/version")  # make jupyterlab; else /jupyter is Debian's notebook
+FRONT = "lab" if LAB else "tree"
 has_jupyter = pytest.mark.skipif(not os.path.exists("/usr/bin/jupyter-notebook"), reason="Debian's jupyter-notebook is not installed")
 has_code = pytest.mark.skipif(not os.path.exists(CODE), reason="code-server is not installed (make code-server)")
 
@@ -95,7 +97,7 @@ def test_it_is_started_once_and_again_after_it_died(server, box):
     assert box.tool("app:start", {"name": "jupyter"})["data"]["pid"] != first["pid"]
     assert box.tool("app:stop", {"name": "jupyter"})["data"]["stopped"] is True
     assert box.tool("app:stop", {"name": "jupyter"})["data"].get("stopped", False) is False
-    sg.wait_for(lambda: not box.run("pgrep -f jupyter-notebook")["data"]["stdout"], 60)
+    sg.wait_for(lambda: not box.run("pgrep -f jupyter-")["data"]["stdout"], 60)
 
 
 @has_jupyter
@@ -103,8 +105,8 @@ def test_a_browser_is_led_to_an_origin_of_its_own_and_a_program_is_not(server, b
     r = call(server, "GET", f"/box/{box.id}/jupyter", headers=PAGE)
     there = f"jupyter-{box.id}.localhost:{server.port}"
     assert r.status == 302 and r.headers["Location"] == f"http://{there}/jupyter/"
-    assert call(server, "GET", f"/box/{box.id}/jupyter/tree?a=1", headers=PAGE).headers["Location"] == f"http://{there}/jupyter/tree?a=1"
-    page = call(server, "GET", "/jupyter/tree", headers={**PAGE, "Host": there})
+    assert call(server, "GET", f"/box/{box.id}/jupyter/{FRONT}?a=1", headers=PAGE).headers["Location"] == f"http://{there}/jupyter/{FRONT}?a=1"
+    page = call(server, "GET", f"/jupyter/{FRONT}", headers={**PAGE, "Host": there})
     assert page.status == 200 and b"Jupyter" in page.body
     assert call(server, "GET", "/jupyter/api/contents", headers={"Host": there}).status == 200
     # the relay's path form is for programs; a page that came by it would be sandboxed
@@ -124,8 +126,8 @@ def test_with_credentials_a_ticket_for_that_box_goes_into_a_cookie_that_the_box_
         s.headers = {"Authorization": "Bearer a-token-of-this-test"}
         with s.box(memory="2g") as b, s.box() as other:
             assert call(s, "GET", f"/box/{b.id}/jupyter/", headers=PAGE).status == 401
-            to = call(s, "GET", f"/box/{b.id}/jupyter/tree?q=1", headers={**PAGE, **s.headers}).headers["Location"]
-            host, path, ticket = re.fullmatch(r"http://([^/]+)(/jupyter/tree\?q=1)&ticket=(.+)", to).groups()
+            to = call(s, "GET", f"/box/{b.id}/jupyter/{FRONT}?q=1", headers={**PAGE, **s.headers}).headers["Location"]
+            host, path, ticket = re.fullmatch(r"http://([^/]+)(/jupyter/\w+\?q=1)&ticket=(.+)", to).groups()
             led = call(s, "GET", f"{path}&ticket={ticket}", headers={**PAGE, "Host": host})
             assert led.status == 200 and f"url={path}\"" in led.body.decode().replace("&quot;", '"') and ticket not in led.body.decode()
             cookie = led.headers["Set-Cookie"].split(";")[0]
@@ -152,8 +154,8 @@ def test_with_credentials_a_ticket_for_that_box_goes_into_a_cookie_that_the_box_
             r = call(s, "GET", f"/box/{b.id}/jupyter/", headers=remote)
             assert r.status == 421 and b"host.boxes" in r.body
             s.restart("--host-boxes", "boxes.example.net")
-            to = call(s, "GET", f"/box/{b.id}/jupyter/tree", headers=remote).headers["Location"]
-            host, path = re.fullmatch(r"http://([^/]+)(/jupyter/tree\?ticket=.+)", to).groups()
+            to = call(s, "GET", f"/box/{b.id}/jupyter/{FRONT}", headers=remote).headers["Location"]
+            host, path = re.fullmatch(r"http://([^/]+)(/jupyter/\w+\?ticket=.+)", to).groups()
             assert host == f"jupyter-{b.id}.boxes.example.net:8443"
             assert call(s, "GET", path, headers={"Host": host}).status == 200
             assert call(s, "GET", f"/?ticket={ticket}", headers={"Host": f"8000-{b.id}.boxes.example.net"}).status == 200
@@ -204,7 +206,7 @@ def test_a_person_with_a_ticket_opens_them_in_a_real_browser(playwright):  # noq
             assert r.returncode == 0, r.stderr[-3000:]
             saw = json.loads(r.stdout)
             assert saw["login"], "who has no ticket is asked for a key, and gets in with it"
-            assert saw["jupyter"]["url"].startswith(f"http://jupyter-{b.id}.localhost:{s.port}/jupyter/tree") and ticket not in saw["jupyter"]["url"]
+            assert saw["jupyter"]["url"].startswith(f"http://jupyter-{b.id}.localhost:{s.port}/jupyter/{FRONT}") and ticket not in saw["jupyter"]["url"]
             assert saw["jupyter"]["cookie"] == "", "a page must not read the ticket"
             if code == "code":
                 sg.wait_for(lambda: b.run("cat /home/gem/typed.txt")["data"]["stdout"] == "typed\n", 60)
