@@ -40,7 +40,7 @@ static void put(struct str line)
 }
 
 /* The message that a client gets if the server cannot be asked; id is the raw JSON of its request's. */
-static void put_error(struct str id, const char *text)
+static void put_error(struct str id, int code, const char *text)
 {
     struct buf b;
     struct jw j = { .out = &b };
@@ -51,7 +51,7 @@ static void put_error(struct str id, const char *text)
     jw_kraw(&j, "id", id);
     jw_key(&j, "error");
     jw_obj(&j);
-    jw_kint(&j, "code", -32603);
+    jw_kint(&j, "code", code);
     jw_kz(&j, "message", text);
     jw_obj_end(&j);
     jw_obj_end(&j);
@@ -109,13 +109,13 @@ static void deliver(struct message *m)
 
     if (ask("POST", m->text, &c, &e) < 0) {
         if (m->id.p)
-            put_error(m->id, e.msg);
+            put_error(m->id, -32603, e.msg);
         return;
     }
     if (m->opens)
         snprintf(mcp.session, sizeof mcp.session, "%s", client_session(c));
     if (pass_on(c, &e) < 0 && m->id.p)
-        put_error(m->id, e.msg);
+        put_error(m->id, -32603, e.msg);
     client_close(c);
 }
 
@@ -181,7 +181,7 @@ static void take_line(char *line, size_t n)
         abort();
     m->text = arena_copy(&m->arena, (struct str){ line, n });
     if (json_parse(&m->arena, m->text, &j, &e) < 0) {
-        put_error(STR("null"), e.msg);
+        put_error(STR("null"), -32700, e.msg);
         message_free(m);
         return;
     }

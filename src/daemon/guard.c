@@ -368,6 +368,7 @@ int guard_main(const struct config *c, bool json)
     if (json)
         print_start(c, url);
     int r = watch(c, listen_fd, signals);
+    close(TAKE_FD(listen_fd)); /* serve closes its own: from then on clients hear at once that nobody is here */
     stop_roles(c);
     return r;
 }

@@ -62,9 +62,11 @@ static void on_step(void *arg, const struct call *c)
     surfaces_step(s->surfaces, c);
 }
 
-static size_t busy_requests(const struct serve *s)
+/* An answer that comes as a stream of events is no request any more: its call is awaited all the same. */
+static bool is_busy(const struct serve *s)
 {
-    return http_server_busy(s->http) + (s->local ? http_server_busy(s->local) : 0);
+    return http_server_busy(s->http) > 0 || http_server_unsent(s->http) || calls_awaited(s->node) > 0 ||
+           (s->local && (http_server_busy(s->local) > 0 || http_server_unsent(s->local)));
 }
 
 /* Again each time: those that were being made have no name before they are there. True: wait on. */
@@ -74,7 +76,7 @@ static bool kill_boxes(struct serve *s)
 
     for (size_t i = 0; (b = map_next(&s->node->boxes, &i));)
         box_close(b, "shut down", NULL, NULL);
-    if (s->node->ready && s->node->box_count == 0 && busy_requests(s) == 0)
+    if (s->node->ready && s->node->box_count == 0 && !is_busy(s))
         return false;
     if (now_ms() < s->drain_until_ms + SERVE_KILL_MS)
         return true;
@@ -86,7 +88,7 @@ static bool kill_boxes(struct serve *s)
 static void drain(void *arg)
 {
     struct serve *s = arg;
-    bool busy = busy_requests(s) > 0 && now_ms() < s->drain_until_ms;
+    bool busy = is_busy(s) && now_ms() < s->drain_until_ms;
 
     if (busy || (s->kill && kill_boxes(s)))
         loop_timer_set(s->drain, 20);
@@ -113,6 +115,7 @@ static void on_signal(void *arg, uint32_t events)
     log_info("stopping", "grace_ms=%lld kill=%d", (long long)s->opts->grace_ms, s->kill);
     s->drain_until_ms = now_ms() + s->opts->grace_ms;
     http_server_drain(s->http);
+    close(s->opts->listen_fd);
     if (s->local)
         http_server_drain(s->local);
     drain(s);

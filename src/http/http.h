@@ -60,6 +60,7 @@ void http_server_free(struct http_server *s);
 void http_server_drain(struct http_server *s); /* accept nothing new; close each connection after its answer */
 /* Requests whose answer was not handed to the kernel yet, without those that became streams. */
 size_t http_server_busy(const struct http_server *s);
+bool http_server_unsent(const struct http_server *s); /* bytes wait for some client */
 /* Serves HTTP on a connected stream socket as if it had been accepted. */
 int http_server_adopt(struct http_server *s, int take_fd);
 

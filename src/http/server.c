@@ -273,6 +273,8 @@ void http_server_free(struct http_server *s)
 
 void http_server_drain(struct http_server *s)
 {
+    if (s->listen)
+        on_accept(s, EPOLLIN); /* whoever knocked before is still let in */
     s->draining = true;
     loop_unwatch(s->listen);
     s->listen = NULL;
@@ -291,4 +293,12 @@ void http_server_drain(struct http_server *s)
 size_t http_server_busy(const struct http_server *s)
 {
     return s->busy;
+}
+
+bool http_server_unsent(const struct http_server *s)
+{
+    for (const struct http_conn *c = s->conns; c; c = c->next)
+        if (c->state != CONN_GONE && c->out.n > c->out_pos)
+            return true;
+    return false;
 }

@@ -311,6 +311,17 @@ static struct call *find_waiting(struct node *n, uint64_t id)
     return NULL;
 }
 
+size_t calls_awaited(const struct node *n)
+{
+    struct worker *w;
+    size_t count = 0;
+
+    for (size_t i = 0; (w = map_next(&n->workers, &i));)
+        for (struct call *c = w->live; c; c = c->next_of_worker)
+            count += c->waiters && !c->silent && !str_is(c->request.surface, CALL_FOR_THE_SERVER);
+    return count;
+}
+
 void call_cancel(struct node *n, uint64_t id)
 {
     struct call *c = call_find(n, id);

@@ -8,6 +8,8 @@
 
 struct state;
 
+#define CALL_FOR_THE_SERVER "mcp-hub" /* the surface of calls that nobody asked for: they end with the server */
+
 struct call_request {      /* borrowed until the answer */
     struct tenant *tenant; /* NULL: the default one */
     struct str surface;    /* "agentflow" */
@@ -122,6 +124,8 @@ void call_commit(void *node);
 /* Always ends with exactly one callback, perhaps before it returns. Returns the call's id. */
 uint64_t call_start(struct node *n, const struct call_request *r, on_call_done *cb, void *arg);
 int call_warm_up(struct node *n, const struct backend *b, struct err *e); /* once per backend */
+/* Calls whose answer somebody waits for, whatever carries it; but not those that last as long as the server does. */
+size_t calls_awaited(const struct node *n);
 void call_cancel(struct node *n, uint64_t id); /* its caller does not want it any more; no such call: nothing */
 void call_cancel_backstop(struct node *n, int64_t now); /* from the sweep */
 

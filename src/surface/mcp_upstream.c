@@ -543,7 +543,7 @@ static void on_box_up(void *arg, struct box *b, const struct err *e)
         lose(u, bad.msg);
         return;
     }
-    struct call_request q = { .surface = STR("mcp-hub"),
+    struct call_request q = { .surface = STR(CALL_FOR_THE_SERVER),
                               .worker = str_of(u->box),
                               .action = STR("pipe:run"),
                               .params = params,

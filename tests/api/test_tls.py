@@ -244,11 +244,21 @@ def test_a_certificate_without_its_key_does_not_start(server):
 def test_a_drain_lets_a_running_call_end_and_answers_it(server):
     with server.box() as box:
         answers = []
-        t = threading.Thread(target=lambda: answers.append(box.run("sleep 1; echo done")))
-        t.start()
-        sg.wait_for(lambda: server.get("/sg/v1/status")["calls"] == 1)
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "bash_run", "arguments": {"command": "sleep 1.5; echo streamed"}}}
+        streams = []
+        work = [threading.Thread(target=lambda: answers.append(box.run("sleep 1; echo done"))),
+                threading.Thread(target=lambda: streams.append(server.request("POST", "/mcp", call, headers={"Accept": "application/json, text/event-stream"})))]
+        for t in work:
+            t.start()
+        sg.wait_for(lambda: server.get("/sg/v1/status")["calls"] == 2)
+        time.sleep(0.5)  # the second comes as a stream of events by now
         server.guard.send_signal(signal.SIGTERM)
-        t.join(20)
+        time.sleep(0.3)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", server.port), timeout=5)
+        for t in work:
+            t.join(20)
         assert answers and answers[0]["data"]["stdout"] == "done\n"
+        assert streams and b"streamed" in streams[0].body and "event-stream" in streams[0].headers["Content-Type"]
         server.guard.wait(20)
         server.start()
