@@ -23,7 +23,7 @@
 
 #define MCP_LATEST "2025-11-25"
 
-#define LIMIT_MCP_SESSIONS     4096
+#define LIMIT_MCP_SESSIONS     8192              /* a tenant has at most half of them */
 #define LIMIT_MCP_IDLE_MS      (30 * 60 * 1000L) /* a session that nobody used ends */
 #define LIMIT_MCP_EVENTS       512               /* kept in one session, for a client that comes back */
 #define LIMIT_MCP_EVENT_BYTES  (16 * MiB)
@@ -68,6 +68,8 @@ struct mcp_session {
     uint64_t last_stream;
     struct subscription *subscriptions;
     size_t subscribed;
+    char only_box[BOX_ID_MAX]; /* of whom it is: a token of one box; "": it sees all of the tenant's */
+    bool new_resources;        /* since it was last told */
 };
 
 enum exchange_state { EXCHANGE_WAITING, EXCHANGE_STREAM, EXCHANGE_LEFT };
@@ -109,8 +111,9 @@ struct mcp_hub {
     struct surfaces *all;
     struct map sessions;
     struct exchange *open;
-    struct loop_timer *sweep;
+    struct loop_timer *sweep, *news;
     bool sweeping;
+    bool has_news; /* the timer runs */
     int64_t looked_ms;
     uint64_t last_question;
 };
@@ -169,6 +172,7 @@ void mcp_print_result(struct exchange *x, const struct call *c);
 void mcp_text_result(struct exchange *x, struct str text, bool failed);
 
 /* mcp_resources.c */
+void mcp_tell_news(void *hub); /* of what is new in their lists */
 void mcp_resources_list(struct exchange *x);
 void mcp_resources_read(struct exchange *x);
 void mcp_templates_list(struct exchange *x);

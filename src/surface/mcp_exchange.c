@@ -382,6 +382,7 @@ struct mcp_hub *mcp_hub_new(struct surfaces *all, struct node *n, struct loop *l
         abort();
     *h = (struct mcp_hub){ .all = all, .node = n, .loop = l };
     h->sweep = loop_timer_new(l, sweep, h);
+    h->news = loop_timer_new(l, mcp_tell_news, h);
     return h;
 }
 

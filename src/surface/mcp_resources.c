@@ -374,22 +374,39 @@ void mcp_unsubscribe(struct exchange *x)
     answer_empty(x);
 }
 
-static bool concerns(const struct subscription *p, const struct call *c)
+/* What is another tenant's, or another box's for who has only one, is told to nobody. */
+static bool may_hear(const struct mcp_session *s, const struct call *c)
+{
+    return s->tenant == c->tenant && (!s->only_box[0] || str_is(c->worker_id, s->only_box));
+}
+
+static bool concerns(const struct mcp_session *s, const struct subscription *p, const struct call *c)
 {
     struct str rest;
 
     if (begins(str_of(p->uri), TRAJECTORY, &rest))
-        return c->trajectory && str_is(rest, c->trajectory->id);
+        return may_hear(s, c) && c->trajectory && str_is(rest, c->trajectory->id);
     return p->box[0] && strcmp(p->box, c->box_id) == 0 && c->tool && !(c->tool->flags & TOOL_READ_ONLY);
 }
+
+/* Trajectories and states come by the thousand: those who are told of new ones are told of many at once. */
+enum { NEWS_MS = 500 };
 
 void mcp_step(struct mcp_hub *h, const struct call *c)
 {
     struct mcp_session *s;
+    bool is_news = c->step == 1 || c->state_id[0] ||
+                   (c->tool && c->outcome == OUTCOME_OK && strcmp(c->tool->name, "box:snapshot") == 0);
 
-    for (size_t i = 0; (s = map_next(&h->sessions, &i));)
+    for (size_t i = 0; (s = map_next(&h->sessions, &i));) {
+        if (is_news && may_hear(s, c)) {
+            s->new_resources = true;
+            if (!h->has_news)
+                loop_timer_set(h->news, NEWS_MS);
+            h->has_news = true;
+        }
         for (const struct subscription *p = s->subscriptions; p; p = p->next) {
-            if (!concerns(p, c))
+            if (!concerns(s, p, c))
                 continue;
             struct buf b;
             struct jw j = { .out = &b };
@@ -399,6 +416,20 @@ void mcp_step(struct mcp_hub *h, const struct call *c)
             jw_obj_end(&j);
             mcp_session_notify(s, "notifications/resources/updated", buf_view(&b));
             buf_done(&b);
+        }
+    }
+}
+
+void mcp_tell_news(void *hub)
+{
+    struct mcp_hub *h = hub;
+    struct mcp_session *s;
+
+    h->has_news = false;
+    for (size_t i = 0; (s = map_next(&h->sessions, &i));)
+        if (s->new_resources) {
+            s->new_resources = false;
+            mcp_session_notify(s, "notifications/resources/list_changed", (struct str){ 0 });
         }
 }
 

@@ -1,4 +1,5 @@
 /* MCP's sessions: what `initialize` makes and DELETE, or half an hour of silence, ends. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/limits.h"
@@ -40,14 +41,26 @@ void mcp_sessions_end_idle(struct mcp_hub *h)
             mcp_session_end(s);
 }
 
+static bool is_full(const struct mcp_hub *h, const struct tenant *t)
+{
+    const struct mcp_session *s;
+    size_t own = 0;
+
+    if (h->sessions.count < LIMIT_MCP_SESSIONS / 2)
+        return false;
+    for (size_t i = 0; (s = map_next(&h->sessions, &i));)
+        own += s->tenant == t;
+    return h->sessions.count >= LIMIT_MCP_SESSIONS || own >= LIMIT_MCP_SESSIONS / 2;
+}
+
 struct mcp_session *mcp_session_new(struct exchange *x, struct err *e)
 {
     struct mcp_hub *h = x->hub;
 
-    if (h->sessions.count >= LIMIT_MCP_SESSIONS)
+    if (is_full(h, x->as.tenant))
         mcp_sessions_end_idle(h);
-    if (h->sessions.count >= LIMIT_MCP_SESSIONS) {
-        err_set(e, ERR_BUSY, "there are LIMIT_MCP_SESSIONS (%d) sessions already; end one with DELETE",
+    if (is_full(h, x->as.tenant)) {
+        err_set(e, ERR_BUSY, "there are too many sessions already (LIMIT_MCP_SESSIONS, %d); end one with DELETE",
                 LIMIT_MCP_SESSIONS);
         return NULL;
     }
@@ -56,6 +69,7 @@ struct mcp_session *mcp_session_new(struct exchange *x, struct err *e)
         abort();
     s->hub = h;
     s->tenant = x->as.tenant;
+    snprintf(s->only_box, sizeof s->only_box, "%s", x->as.who.box);
     mcp_events_init(&s->events);
     s->used_ms = now_ms();
     random_hex(s->id, 32);

@@ -234,12 +234,41 @@ class Listener:
     def __exit__(self, *a):
         self.c.close()
 
-    def next(self):
+    def next(self, news=False):
+        """The next notification; those of new resources only if they are asked for."""
         while True:
             line = self.r.readline().decode()
             assert line, "the stream ended"
-            if line.startswith("data: {"):
+            if line.startswith("data: {") and (news or "list_changed" not in line):
                 return json.loads(line[6:])
+
+
+def test_what_is_new_is_told_to_those_whose_it_is_and_to_nobody_else(server):
+    class Session:
+        def __init__(self, tenant):
+            self.key = server.post("/sg/v1/keys", {"role": "operator", "tenant": tenant}, 201)["key"]
+            self.headers = {"Authorization": f"Bearer {self.key}", "Accept": "application/json, text/event-stream"}
+            r = self.ask("initialize", HELLO)
+            self.headers["Mcp-Session-Id"] = r.headers["Mcp-Session-Id"]
+
+        def ask(self, method, params):
+            r = server.request("POST", "/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}, headers=self.headers)
+            assert "result" in r.json, r
+            return r
+
+        def run(self, trajectory):
+            body = {"tool": "probe:echo", "params": {}, "worker_id": "w", "trajectory_id": trajectory}
+            assert server.request("POST", "/sg/v1/execute", body, headers=self.headers).status != 401
+    one, two = Session("news-one"), Session("news-two")
+    for s in (one, two):
+        s.ask("resources/subscribe", {"uri": "sandglass://trajectory/shared"})
+    with Listener(server, one) as first, Listener(server, two) as second:
+        one.run("shared")
+        assert {first.next(True)["method"] for _ in range(2)} == {"notifications/resources/updated", "notifications/resources/list_changed"}
+        two.run("another")
+        assert second.next(True)["method"] == "notifications/resources/list_changed", "it heard nothing of the other's"
+        two.run("shared")
+        assert second.next()["params"]["uri"] == "sandglass://trajectory/shared"
 
 
 def test_a_session_with_a_box_of_its_own_shares_it_with_nobody_and_takes_it_along(server):

@@ -122,6 +122,7 @@ void mcp_tools_call(struct exchange *x)
 
 void mcp_tools_list(struct exchange *x) { answer_empty(x); }
 void mcp_resources_list(struct exchange *x) { answer_empty(x); }
+void mcp_tell_news(void *hub) { (void)hub; }
 void mcp_resources_read(struct exchange *x) { exchange_leave(x), answer_empty(x); }
 void mcp_templates_list(struct exchange *x) { put_off(x); }
 void mcp_subscribe(struct exchange *x) { answer_empty(x); }
@@ -323,6 +324,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     while (f.conns)
         hang_up(0);
     loop_timer_free(f.hub->sweep);
+    loop_timer_free(f.hub->news);
     map_done(&f.hub->sessions);
     free(f.hub);
     loop_free(f.loop);
