@@ -18,6 +18,7 @@ union any {
     struct wire_dialed dialed;
     struct wire_about about;
     struct wire_env env;
+    struct wire_held held;
 };
 
 static void check(bool ok)
@@ -45,6 +46,7 @@ static void take_payload(enum frame_type type, struct str payload)
     case FRAME_DIALED: fields = wire_dialed_fields, size = sizeof v.dialed; break;
     case FRAME_ABOUT: fields = wire_about_fields, size = sizeof v.about; break;
     case FRAME_ENV: fields = wire_env_fields, size = sizeof v.env; break;
+    case FRAME_HELD: fields = wire_held_fields, size = sizeof v.held; break;
     case FRAME_READY:
     case FRAME_ACK:
     case FRAME_CANCEL:
