@@ -360,4 +360,9 @@ int context_put(struct hand *h, const char *op, struct str path, struct context_
     return r;
 }
 
-const struct driver_kind context_kind = { .name = "code", .warm = warm, .carry_with = "carry:context" };
+static void ahead(struct init *in)
+{
+    pyserver_need(in, PYSERVER_CONTEXT);
+}
+
+const struct driver_kind context_kind = { .name = "code", .warm = warm, .ahead = ahead, .carry_with = "carry:context" };

@@ -527,6 +527,8 @@ void driver_spare(struct init *in, const struct driver_kind *k)
     in->spare_kind = k;
     if (in->spare)
         return;
+    if (k->ahead)
+        k->ahead(in);
     struct driver *d = driver_alloc(in, k);
     d->ending = true; /* if it ends before it has a name, that is all */
     d->warm = true;

@@ -140,10 +140,8 @@ static void warm_up(struct init *in)
     if (in->boot.warm_browser && scripts_write(&e) >= 0 &&
         (!in->boot.habits.browser_headed || desktop_up(in, 0, 0, &e) >= 0))
         driver_warm(in, &(struct driver_ask){ .kind = &browser_kind, .name = STR("browser"), .label = STR("browser") });
-    if (in->boot.warm_context && scripts_write(&e) >= 0) {
-        pyserver_need(in, PYSERVER_CONTEXT);
+    if (in->boot.warm_context && scripts_write(&e) >= 0)
         driver_spare(in, &context_kind);
-    }
     if (!s || shell_run(s, &noop, &w, NULL) < 0)
         say_ready();
     if (in->boot.warm_hand)

@@ -32,15 +32,15 @@ const char *pyserver_socket(const struct init *in, enum pyserver which)
     return which == PYSERVER_CONTEXT && !in->boot.preload[0] ? NULL : servers[which].socket;
 }
 
-/* One that ends at once will do so again. One that ends later had a reason: its modules changed, or memory was short.
- */
+/* One that fails at once will do so again. One that fails later had a reason, such as short memory; one that ends well
+ * has found its modules changed. */
 static void on_server_exit(void *arg, pid_t pid, int status)
 {
     struct server *s = arg;
 
-    (void)pid, (void)status;
+    (void)pid;
     s->pid = 0;
-    if (now_ms() - s->begun_ms < SOON_MS)
+    if (status != 0 && now_ms() - s->begun_ms < SOON_MS)
         s->not_before_ms = now_ms() + AGAIN_MS;
 }
 

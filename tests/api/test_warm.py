@@ -1,5 +1,7 @@
 """Seats that wait with a Python that has imported already (python.warm), and what their forks share and do not."""
 
+import os
+
 import pytest
 
 import sg
@@ -9,7 +11,7 @@ LOOK = "import sys, os, random; ('decimal' in sys.modules, os.getppid(), hash('s
 
 @pytest.fixture(scope="module")
 def server():
-    s = sg.Server("--pool-size", "1", "--python-warm", "context", "--python-preload", "decimal")
+    s = sg.Server("--pool-size", "1", "--python-warm", "context", "--python-preload", "decimal,six")
     try:
         s.start()
         yield s
@@ -37,6 +39,23 @@ def test_contexts_with_preloaded_modules_have_the_hash_seed_of_their_box_and_fre
         warm = {look(box, s)[2] for s in ("w1", "w2", "w3")}
         assert box.tool("code:open", {"session": "f", "fresh": True}, timeout=60)["data"]["created"] is True
         assert len(warm) == 1 and look(box, "f")[2] not in warm
+
+
+def test_after_a_module_has_changed_contexts_are_forks_of_a_server_that_has_the_new_one(server):
+    six = "/usr/lib/python3/dist-packages/six.py"
+    if not os.path.exists(six):
+        pytest.skip("python3-six is not installed")
+    ask = "import sys, os; ('decimal' in sys.modules and 'six' in sys.modules, os.getppid(), getattr(sys.modules.get('six'), 'NEW', 0))"
+    with server.box() as box:
+        run = lambda session: eval(box.tool("code:execute", {"code": ask, "session": session}, timeout=60)["data"]["result"])  # noqa: E731
+        before = run("a")
+        assert before[0] is True and before[2] == 0
+        assert box.run(f"echo NEW = 1 | sudo tee -a {six} >/dev/null")["data"]["exit_code"] == 0
+        run("b")  # finds that the server's is the old one
+        sg.wait_for(lambda: run(sg.unique())[0] is True, 60)
+        after = run("d")
+        assert after[0] is True and after[2] == 1 and after[1] != before[1]
+        assert run("a")[::2] == before[::2]  # as it was
 
 
 def look(box, session):
