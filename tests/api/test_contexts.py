@@ -100,6 +100,12 @@ def test_figures_are_capped_and_drawing_them_is_interrupted_as_code_is(box):
     assert len(d["figures"]) == 16 and "[2 more figures left out]" in d["stderr"]
 
 
+def test_a_fork_that_leaves_its_cell_ends_and_does_not_answer_in_the_contexts_place(box):
+    d = run(box, "import os\npid = os.fork()\nprint('child' if pid == 0 else os.waitpid(pid, 0)[1])\n'parent' if pid else 'child'", session="forks")
+    assert (d["stdout"], d["result"]) == ("child\n0\n", "'parent'")
+    assert [run(box, code, session="forks")["result"] for code in ("pid > 0", "'next'")] == ["True", "'next'"]
+
+
 def test_a_context_whose_output_was_closed_has_it_again(box):
     run(box, "import sys; sys.stdout.close()", session="shut")
     assert run(box, "print(8)", session="shut")["stdout"] == "8\n"

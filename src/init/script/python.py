@@ -18,6 +18,7 @@ class Context:
         import types
 
         self.control = control
+        self.pid = os.getpid()
         self.stamps = [Stamps(package_places())] + ([server.stamps] if server else [])
         self.main = types.ModuleType("__main__")
         self.main.__builtins__ = builtins
@@ -57,6 +58,8 @@ class Context:
                 reply = getattr(self, "do_" + request["op"])(request)
             except BaseException as e:  # our own mistake must not end the context
                 reply = {"status": "error", "ename": type(e).__name__, "evalue": str(e), "traceback": []}
+            if os.getpid() != self.pid:  # code has forked, and this is not the one that was asked
+                os._exit(reply.get("exit_code", 1))
             self.answer(reply)
 
     def on_interrupt(self, number, frame):
@@ -281,7 +284,7 @@ class Context:
         listener.close()
         connection.sendall(b"pid %d\n" % os.getpid())
         reseed()
-        self.control, self.loop = Pipe(3), None
+        self.control, self.loop, self.pid = Pipe(3), None, os.getpid()
         self.connection = connection  # open as long as this process lives
         self.serve()
 
