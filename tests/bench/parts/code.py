@@ -68,7 +68,7 @@ def new_contexts(preload, cold, what, name, target, code="1"):
                 time.sleep(PAUSE)
                 theirs.append(timed(lambda: subprocess.run([PYTHON, "-c", cold], check=True, stdout=subprocess.DEVNULL)))
             row(what, ours, theirs, name, target)
-            in_a_row(ask, cold, what, name, code, 0.05 if preload else 2)
+            in_a_row(ask, cold, what, name, code, 0.05 if preload else 2.5)
             if preload:
                 memory_of_contexts(s, b, ask)
     finally:
