@@ -405,7 +405,8 @@ static void find_state(struct forward *f, const struct json *record)
     else if (f->state_id[0])
         state_find(n, f->worker->tenant, str_of(f->state_id), on_state_found, f);
     else
-        state_find_step(n, f->worker->tenant, str_of(f->trajectory), f->passed, on_state_found, f);
+        state_find_step(n, f->worker->tenant,
+                        &(struct step_of){ .trajectory = str_of(f->trajectory), .step = f->passed }, on_state_found, f);
 }
 
 static void on_session(void *arg, struct session *s, const struct err *e)

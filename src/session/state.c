@@ -459,10 +459,10 @@ void state_find(struct node *n, const struct tenant *t, struct str id, on_state 
     find(n, &(struct query){ .state = id, .tenant = str_of(t->name) }, cb, arg);
 }
 
-void state_find_step(struct node *n, const struct tenant *t, struct str trajectory, int64_t step, on_state *cb,
-                     void *arg)
+void state_find_step(struct node *n, const struct tenant *t, const struct step_of *at, on_state *cb, void *arg)
 {
-    find(n, &(struct query){ .id = trajectory, .step = step, .tenant = str_of(t->name) }, cb, arg);
+    find(n, &(struct query){ .id = at->trajectory, .step = at->step, .box = at->box, .tenant = str_of(t->name) }, cb,
+         arg);
 }
 
 void state_find_call(struct node *n, const struct tenant *t, const struct moment *m, on_state *cb, void *arg)
@@ -532,7 +532,8 @@ void state_look_up(struct node *n, const struct tenant *tenant, struct box *b, c
     if (ask->state.n)
         state_find(n, tenant, ask->state, on_looked_up, l);
     else if (ask->step != FIELD_ABSENT)
-        state_find_step(n, tenant, trajectory, ask->step, on_looked_up, l);
+        state_find_step(n, tenant, &(struct step_of){ trajectory, ask->step, b ? str_of(b->id) : (struct str){ 0 } },
+                        on_looked_up, l);
     else
         state_take(b, (struct str){ 0 }, &(struct moment){ t ? t->id : NULL, t ? t->steps : 0, 0 }, on_looked_up, l);
 }

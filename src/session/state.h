@@ -43,8 +43,12 @@ struct moment {             /* in a trajectory */
 void state_take(struct box *b, struct str name, const struct moment *m, on_state *cb, void *arg);
 /* Finds a recorded state: by id, by trajectory and step, or by the call that took it. */
 void state_find(struct node *n, const struct tenant *t, struct str id, on_state *cb, void *arg);
-void state_find_step(struct node *n, const struct tenant *t, struct str trajectory, int64_t step, on_state *cb,
-                     void *arg);
+struct step_of {
+    struct str trajectory;
+    int64_t step;
+    struct str box; /* absent: the one in which it ran */
+};
+void state_find_step(struct node *n, const struct tenant *t, const struct step_of *at, on_state *cb, void *arg);
 void state_find_call(struct node *n, const struct tenant *t, const struct moment *m, on_state *cb, void *arg);
 /* What ask names, or b as it is now. A quarantined one is an error. b may be NULL if ask names one. */
 void state_look_up(struct node *n, const struct tenant *t, struct box *b, const struct time_ask *ask, on_state *cb,

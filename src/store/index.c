@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 
-enum { SCHEMA = 10 }; /* any change of the tables or of their meaning: + 1, and every index is made anew */
+enum { SCHEMA = 11 }; /* any change of the tables or of their meaning: + 1, and every index is made anew */
 
 _Static_assert(OUTCOME_COUNT == 11, "a column o<n> for each outcome, in the schema and in index_apply.c");
 
@@ -51,8 +51,8 @@ static const char schema[] =
     "CREATE INDEX states_box ON states(box);"
     "CREATE INDEX states_name ON states(name) WHERE name IS NOT NULL;"
     "CREATE INDEX states_pending ON states(n) WHERE root IS NULL AND mark IS NULL;"
-    /* which state a trajectory was in after a step: taken then, or put back then ('': the bare image) */
-    "CREATE TABLE moments(n INTEGER PRIMARY KEY, trajectory TEXT, step INT, state TEXT, tenant TEXT NOT NULL);"
+    /* which state a box was in after a step of a trajectory: taken then, or put back then ('': the bare image) */
+    "CREATE TABLE moments(n INTEGER PRIMARY KEY, trajectory TEXT, step INT, state TEXT, tenant TEXT NOT NULL, box TEXT);"
     "CREATE INDEX moments_step ON moments(trajectory, step);"
     /* where in the log a worker's last episode ended: what it did before is not where it goes on */
     "CREATE TABLE ends(worker TEXT, tenant TEXT, at INT, PRIMARY KEY(worker, tenant)) WITHOUT ROWID;"

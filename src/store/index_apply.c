@@ -71,10 +71,11 @@ const char *const index_apply_sql[STMT_COUNT] = {
     [S_STATE_MARK] = "UPDATE states SET mark=?2 WHERE state=?1",
     [S_BAD_LAYERS] = "INSERT OR IGNORE INTO bad_layers SELECT j.value FROM states s,json_each(s.body,'$.layers') j"
                      " WHERE s.state=?1",
-    [S_MOMENT_ADD] = "INSERT INTO moments(trajectory,step,state,tenant) VALUES(?1,?2,?3,?4)",
-    [S_REWIND] = "INSERT INTO moments(trajectory,step,state,tenant) SELECT t.id,s.step,?2,t.tenant FROM steps s JOIN"
-                 " trajectories t ON t.n=s.trajectory WHERE s.call=?1 AND s.tool IN('box:restore','box:reset') AND"
-                 " s.outcome='ok'",
+    [S_MOMENT_ADD] = "INSERT INTO moments(trajectory,step,state,tenant,box) VALUES(?1,?2,?3,?4,?5)",
+    [S_REWIND] =
+        "INSERT INTO moments(trajectory,step,state,tenant,box) SELECT t.id,s.step,?2,t.tenant,s.box FROM steps s JOIN"
+        " trajectories t ON t.n=s.trajectory WHERE s.call=?1 AND s.tool IN('box:restore','box:reset') AND"
+        " s.outcome='ok'",
     [S_EPISODE_END] = "INSERT OR REPLACE INTO ends(worker,tenant,at) VALUES(?1,?2,?3)",
     [S_SESSION_CLOSE] = "UPDATE sessions SET closed_us=?2,reason=?3 WHERE session=?1 AND closed_us IS NULL",
 };
@@ -475,17 +476,18 @@ static int apply_episode_end(struct index *x, const struct row *row, uint64_t at
     return index_run(x, s, e);
 }
 
-static int add_moment(struct index *x, struct str trajectory, int64_t step, struct str state, struct str tenant,
-                      struct err *e)
+/* body: the record of a state. */
+static int add_moment(struct index *x, const struct json *body, struct err *e)
 {
     sqlite3_stmt *s = index_stmt(x, S_MOMENT_ADD, e);
 
     if (!s)
         return -EIO;
-    bind_str(s, 1, trajectory);
-    sqlite3_bind_int64(s, 2, step);
-    bind_str(s, 3, state.p ? state : STR(""));
-    bind_str(s, 4, index_tenant(tenant));
+    bind_str(s, 1, json_get_str(body, "trajectory"));
+    sqlite3_bind_int64(s, 2, json_get_int(body, "step", 0));
+    bind_str(s, 3, json_get_str(body, "state"));
+    bind_str(s, 4, index_tenant(json_get_str(body, "tenant")));
+    bind_str(s, 5, json_get_str(body, "box"));
     return index_run(x, s, e);
 }
 
@@ -525,10 +527,7 @@ static int apply_state(struct index *x, const struct json *body, struct str text
     bind_str(s, 1, json_get_str(body, "box"));
     bind_str(s, 2, json_get_str(body, "state"));
     r = index_run(x, s, e);
-    struct str trajectory = json_get_str(body, "trajectory");
-    return r < 0 || !trajectory.n ? r
-                                  : add_moment(x, trajectory, json_get_int(body, "step", 0),
-                                               json_get_str(body, "state"), json_get_str(body, "tenant"), e);
+    return r < 0 || !json_get_str(body, "trajectory").n ? r : add_moment(x, body, e);
 }
 
 /* Forgotten. Its name may be used again, and begins with step 1. */

@@ -78,6 +78,7 @@ enum index_stmt {
     Q_KEY,
     Q_STATE,
     Q_STATE_STEP,
+    Q_STEP_BOX,
     Q_STATE_CALL,
     Q_STATES,
     Q_LIVE_STATES,

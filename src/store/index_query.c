@@ -82,10 +82,13 @@ const char *const index_query_sql[STMT_COUNT] = {
     [Q_CALL] = INDEX_ROW_COLUMNS "WHERE s.call=?1 AND t.tenant=?3",
     [Q_STATE] = STATE_COLUMNS "FROM states s WHERE (state=?1 OR name=?1) AND tenant=?3 AND mark IS NOT 'dropped'"
                               " ORDER BY state=?1 DESC,n DESC LIMIT 1",
-    /* the files after a step are those of the last state that was taken, or returned to, up to it */
-    [Q_STATE_STEP] = STATE_COLUMNS ",s.mark IS 'dropped' FROM (SELECT state FROM moments WHERE trajectory=?1 AND"
-                                   " tenant=?3 AND step<=?2 ORDER BY step DESC,n DESC LIMIT 1) m LEFT JOIN states s"
-                                   " USING(state)",
+    /* the files after a step are those of the last state of its box that was taken, or returned to, up to it */
+    [Q_STATE_STEP] =
+        STATE_COLUMNS ",s.mark IS 'dropped' FROM (SELECT state FROM moments WHERE trajectory=?1 AND"
+                      " tenant=?3 AND step<=?2 AND (?4 IS NULL OR box=?4) ORDER BY step DESC,n DESC LIMIT 1)"
+                      " m LEFT JOIN states s USING(state)",
+    [Q_STEP_BOX] = "SELECT s.box FROM steps s WHERE s.trajectory=(SELECT n FROM trajectories WHERE id=?1 AND tenant=?3)"
+                   " AND s.step<=?2 AND s.box IS NOT NULL AND s.temporary IS NOT 1 ORDER BY s.step DESC LIMIT 1",
     [Q_STATE_CALL] =
         STATE_COLUMNS ",s.mark IS 'dropped' FROM moments m JOIN states s USING(state) WHERE m.trajectory=?1"
                       " AND m.step=?2 AND m.tenant=?3 AND json_extract(s.body,'$.call')=?4 LIMIT 1",
@@ -572,19 +575,58 @@ static int read_moment(struct ask *a, struct str name, struct moment *ret)
     return step ? find_moment(a, (struct str){ name.p, (size_t)(sign - name.p) }, step, ret) : 0;
 }
 
+/* The statement for a moment, ready to step. */
+static sqlite3_stmt *about_moment(struct ask *a, enum index_stmt which, const struct moment *at)
+{
+    sqlite3_stmt *s = statement(a, which);
+
+    if (s) {
+        bind_str(s, 1, str_of(at->trajectory));
+        sqlite3_bind_int64(s, 2, at->step);
+        bind_str(s, 3, index_tenant(a->q->tenant));
+    }
+    return s;
+}
+
+/* Which box's files are meant: those of the box that was named, if it has any by then; else where the step was. */
+static int box_of_moment(struct ask *a, const struct moment *at, char *out, size_t size)
+{
+    sqlite3_stmt *s = a->q->box.n ? about_moment(a, Q_STATE_STEP, at) : NULL;
+
+    *out = 0;
+    if (s) {
+        bind_str(s, 4, a->q->box);
+        int r = next_row(a, s);
+        sqlite3_reset(s);
+        if (r > 0)
+            snprintf(out, size, "%.*s", STR_ARG(a->q->box));
+        if (r != 0)
+            return r;
+    }
+    s = about_moment(a, Q_STEP_BOX, at);
+    if (!s)
+        return -EIO;
+    int r = next_row(a, s);
+    struct str box = r > 0 ? column_str(s, 0) : (struct str){ 0 };
+    snprintf(out, size, "%.*s", STR_ARG(box));
+    sqlite3_reset(s);
+    return r;
+}
+
 static int state_by_step(struct ask *a, const struct moment *at)
 {
     const struct query *q = a->q;
-    sqlite3_stmt *s = statement(a, q->call ? Q_STATE_CALL : Q_STATE_STEP);
+    char box[64] = "";
+    int r = q->call ? 0 : box_of_moment(a, at, box, sizeof box);
+    sqlite3_stmt *s = r < 0 ? NULL : about_moment(a, q->call ? Q_STATE_CALL : Q_STATE_STEP, at);
 
     if (!s)
-        return -EIO;
-    bind_str(s, 1, str_of(at->trajectory));
-    sqlite3_bind_int64(s, 2, at->step);
-    bind_str(s, 3, index_tenant(q->tenant));
+        return r < 0 ? r : -EIO;
     if (q->call)
         sqlite3_bind_int64(s, 4, q->call);
-    int r = next_row(a, s);
+    else
+        bind_str(s, 4, box[0] ? str_of(box) : (struct str){ 0 });
+    r = next_row(a, s);
     bool image = r > 0 && !column_str(s, 0).n, gone = r > 0 && sqlite3_column_int(s, 5);
     if (r > 0 && !image && !gone)
         state_out(a, s, false, at);

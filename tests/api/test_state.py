@@ -470,6 +470,27 @@ def test_any_step_of_a_run_can_be_compared_read_and_forked_when_its_box_is_gone(
     assert "no state 'nosuch@1'" in run("checkout", "nosuch@1").stderr
 
 
+def test_of_a_trajectory_in_two_boxes_each_step_has_the_files_of_its_own_box(server):
+    t = sg.unique("t")
+    with server.box(state="step") as a, server.box(state="step") as b, server.box() as other:
+        for i, box in enumerate((a, b, a, b), 1):
+            server.tool(box.id, "bash:run", {"command": f"echo {box.id} {i} > /workspace/n"}, trajectory_id=t)
+        server.tool(other.id, "bash:run", {"command": "echo 5 > /workspace/n"}, trajectory_id=t)
+
+        def files(source, **body):
+            copy = fork_one(source, **body)
+            try:
+                return copy.out("cat /workspace/n")
+            finally:
+                server.destroy(copy.id)
+
+        for step, box in ((1, a), (2, b), (3, a), (4, b)):
+            assert files(f"{t}@{step}", server=server) == f"{box.id} {step}\n"
+        assert files(a, step=4, trajectory=t) == f"{a.id} 3\n" and files(b, step=3, trajectory=t) == f"{b.id} 2\n"
+        # a box that keeps none does not get those of another
+        assert "no state was taken" in server.post(f"/sg/v1/states/{t}@5/fork", {}, 404)["error"]["message"]
+
+
 def test_a_read_only_step_makes_no_state(server):
     with server.box(state="step") as box:
         first = box.run("echo 1 > /workspace/f")["state_id"]
