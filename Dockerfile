@@ -12,9 +12,11 @@ RUN cd /src && tools/deps.sh ${DEPS} && make -s -j"$(nproc)" \
     && install -m 755 tools/docker/entrypoint.sh /usr/local/lib/sandglass/ \
     && rm -rf /src /var/lib/apt/lists/*
 
-# Boxes are overlays over /usr with the owners of files mapped, and neither can lie on the container's own overlay. Docker
-# fills a new volume with what the image has there, so /usr of the volume is /usr of the image.
-VOLUME ["/usr", "/var/lib/sandglass"]
 ENV container=docker
 EXPOSE 8080
 ENTRYPOINT ["/usr/local/lib/sandglass/entrypoint.sh"]
+
+# Boxes are overlays over /usr with the owners of files mapped, and neither can lie on the container's own overlay. Docker
+# fills a new volume with what the image has there, so /usr of the volume is /usr of the image. Last, because each step
+# behind it would copy that once more.
+VOLUME ["/usr", "/var/lib/sandglass"]
