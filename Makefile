@@ -48,7 +48,7 @@ $(OUT)/box/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) -DIN_BOX -ffunction-sections -fdata-sections -c -o $@ $<
 
-$(OUT)/box/src/init/script.o: $(wildcard src/init/script/*)
+$(addprefix $(OUT)/box/src/init/,script.o browser.o browser_view.o): $(wildcard src/init/script/*)
 
 # Unit tests: tests/unit/test_<noun>.c, one program, always with sanitizers.
 UNIT_SRC := $(sort $(wildcard tests/unit/*.c))

@@ -21,12 +21,14 @@
 #define JUPYTER      "/usr/bin/jupyter-notebook"
 #define JUPYTER_SOCK BOX_USER_RUN "/jupyter.sock"
 
-enum { LOOK_MS = 30, LOG_KEPT = 1500 };
+#define STARTING ".starting" /* its socket's name until it answers as it should: before, nobody finds it */
+
+enum { LOOK_MS = 30, ANSWER_MS = 2000, LOG_KEPT = 1500 };
 
 static const char *const code_server_argv[] = { "node",
                                                 BOX_CODE_SERVER,
                                                 "--auth=none",
-                                                "--socket=" CODE_SOCK,
+                                                "--socket=" CODE_SOCK STARTING,
                                                 "--socket-mode=600",
                                                 "--disable-telemetry",
                                                 "--disable-update-check",
@@ -36,7 +38,7 @@ static const char *const code_server_argv[] = { "node",
                                                 NULL };
 /* Its checks of Origin and of forged requests are the door's here, which alone reaches the socket. */
 static const char *const jupyter_argv[] = { JUPYTER,
-                                            "--sock=" JUPYTER_SOCK,
+                                            "--sock=" JUPYTER_SOCK STARTING,
                                             "--sock-mode=0600",
                                             "--no-browser",
                                             "--NotebookApp.base_url=/jupyter/",
@@ -50,7 +52,7 @@ static const char *const jupyter_argv[] = { JUPYTER,
                                             NULL };
 /* The same of JupyterLab, whose kernels are Debian's all the same. It asks nobody outside for news. */
 static const char *const lab_argv[] = { BOX_JUPYTERLAB,
-                                        "--ServerApp.sock=" JUPYTER_SOCK,
+                                        "--ServerApp.sock=" JUPYTER_SOCK STARTING,
                                         "--ServerApp.sock_mode=0600",
                                         "--no-browser",
                                         "--ServerApp.base_url=/jupyter/",
@@ -67,12 +69,12 @@ static const char *const lab_argv[] = { BOX_JUPYTERLAB,
 static const struct app_program programs[] = {
     { "code-server", BOX_CODE_SERVER,
       "code-server is not installed: run 'make code-server' as root on the server's machine", CODE_SOCK,
-      code_server_argv, "" },
-    { "jupyter", BOX_JUPYTERLAB, "", JUPYTER_SOCK, lab_argv, "--ServerApp.root_dir=" },
+      code_server_argv, "", "/healthz" },
+    { "jupyter", BOX_JUPYTERLAB, "", JUPYTER_SOCK, lab_argv, "--ServerApp.root_dir=", "/jupyter/api" },
     { "jupyter", JUPYTER,
       "Jupyter's server is not installed: Debian's package jupyter-notebook has it, or run 'make jupyterlab' as root on the "
       "server's machine",
-      JUPYTER_SOCK, jupyter_argv, "--notebook-dir=" },
+      JUPYTER_SOCK, jupyter_argv, "--notebook-dir=", "/jupyter/api" },
 };
 
 struct app {
@@ -138,13 +140,39 @@ static void idle(struct hand *h)
 
 /* --- coming and going --- */
 
-static bool answers(const struct app_program *p)
+static int dial(const struct app_program *p, const char *suffix)
 {
     struct sockaddr_un un = { .sun_family = AF_UNIX };
     auto_close int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 
-    snprintf(un.sun_path, sizeof un.sun_path, "%s", p->socket);
-    return fd >= 0 && connect(fd, (struct sockaddr *)&un, sizeof un) == 0;
+    snprintf(un.sun_path, sizeof un.sun_path, "%s%s", p->socket, suffix);
+    return fd >= 0 && connect(fd, (struct sockaddr *)&un, sizeof un) == 0 ? TAKE_FD(fd) : -1;
+}
+
+static bool answers(const struct app_program *p)
+{
+    auto_close int fd = dial(p, "");
+
+    return fd >= 0;
+}
+
+/* Some listen before they know their own pages. */
+static bool is_up(struct hand *h, const struct app_program *p)
+{
+    auto_close int fd = dial(p, STARTING);
+    char ask[128], text[16] = "";
+    int n = snprintf(ask, sizeof ask, "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", p->health);
+
+    if (fd < 0 || send(fd, ask, (size_t)n, MSG_NOSIGNAL) != n)
+        return false;
+    struct pollfd ready = { fd, POLLIN, 0 };
+    (void)driver_poll(h, &ready, 1, ANSWER_MS);
+    return ready.revents && recv(fd, text, sizeof text - 1, 0) >= 12 && memcmp(text + 8, " 200", 4) == 0;
+}
+
+static const char *first_name(struct hand *h, const struct app_program *p)
+{
+    return arena_printf(h->arena, "%s" STARTING, p->socket);
 }
 
 static bool alive(struct hand *h, struct app *a)
@@ -193,6 +221,7 @@ static int spawn(struct hand *h, struct app *a, const struct app_program *p, str
     int out[2];
 
     (void)unlink(p->socket);
+    (void)unlink(first_name(h, p));
     if (pipe2(out, O_CLOEXEC) < 0)
         return err_sys(e, "make a pipe");
     a->pid = fork();
@@ -210,7 +239,7 @@ static int spawn(struct hand *h, struct app *a, const struct app_program *p, str
 
 static int wait_for(struct hand *h, struct app *a, const struct app_program *p, struct err *e)
 {
-    while (!answers(p)) {
+    while (!is_up(h, p)) {
         struct pollfd fd = { a->out, POLLIN, 0 };
         (void)driver_poll(h, &fd, 1, LOOK_MS);
         read_log(a);
@@ -227,7 +256,7 @@ static int wait_for(struct hand *h, struct app *a, const struct app_program *p, 
             return err_set(e, ERR_SYSTEM, "%s ended: %.*s", p->name, (int)n, a->log + a->log_n - n);
         }
     }
-    return 0;
+    return rename(first_name(h, p), p->socket) < 0 ? err_sys(e, "name the socket of %s", p->name) : 0;
 }
 
 int app_start(struct hand *h, const struct app_program *p, bool *ret_started, pid_t *ret_pid, struct err *e)

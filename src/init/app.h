@@ -15,6 +15,7 @@ struct app_program {
     const char *socket;
     const char *const *argv;
     const char *begins_in; /* how the directory is told it, before its path */
+    const char *health;    /* what it answers with 200 when it is up */
 };
 
 const struct app_program *app_find(struct str name); /* NULL: no such */

@@ -155,6 +155,7 @@ static int start(struct hand *h, struct browser *b, struct err *e)
                                     "--disable-breakpad",
                                     "--disable-dev-shm-usage",
                                     "--mute-audio",
+                                    "--deny-permission-prompts", /* asks.js tells of them */
                                     "--test-type", /* no bar in the window about --no-sandbox: the box contains it */
                                     "--renderer-process-limit=24", /* more tabs than that share processes */
                                     b->wish.screen ? "--start-maximized" : "--hide-scrollbars",

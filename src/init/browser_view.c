@@ -12,6 +12,9 @@
 
 enum { NEWS_BYTES = 64 * 1024 };
 
+__asm__(".section .rodata\nscript_asks:\n.incbin \"src/init/script/asks.js\"\nscript_asks_end:\n.byte 0\n.previous\n");
+extern const char script_asks[], script_asks_end[];
+
 #define AUTO_ATTACH                                                                                                    \
     "{\"autoAttach\":true,\"waitForDebuggerOnStart\":true,\"flatten\":true,"                                           \
     "\"filter\":[{\"type\":\"page\"},{\"type\":\"iframe\"},{\"type\":\"worker\"},{\"type\":\"shared_worker\"},"        \
@@ -62,6 +65,21 @@ static void post_size(struct browser *b, const struct view *v)
     view_post(b, v, "Emulation.setDeviceMetricsOverride", str_of(params));
 }
 
+/* Its scripts find what asks.js leaves them, in all its frames. */
+static void post_asks(struct browser *b, const struct view *v)
+{
+    struct buf p;
+    struct jw j = { .out = &p };
+
+    buf_init(&p, NEWS_BYTES);
+    jw_obj(&j);
+    jw_kstr(&j, "source", (struct str){ script_asks, (size_t)(script_asks_end - script_asks) });
+    jw_kbool(&j, "runImmediately", true);
+    jw_obj_end(&j);
+    view_post(b, v, "Page.addScriptToEvaluateOnNewDocument", buf_view(&p));
+    buf_done(&p);
+}
+
 static void on_attached(struct browser *b, struct str session, const struct json *p)
 {
     static const char *const on[] = { "Network.enable", "Runtime.enable", "Page.enable", "Inspector.enable" };
@@ -101,6 +119,8 @@ static void on_attached(struct browser *b, struct str session, const struct json
     if (!v->worker)
         view_post(b, v, "Runtime.addBinding", STR("{\"name\":\"__sandglass_stir\"}"));
     view_post(b, v, "Target.setAutoAttach", STR(AUTO_ATTACH));
+    if (v->ours && !v->worker)
+        post_asks(b, v);
     if (view_is_tab(v) && v->ours && !b->wish.screen)
         post_size(b, v);
     if (b->wish.no_file_dialogs && !v->worker)
@@ -260,6 +280,23 @@ static void on_dialog(struct browser *b, const struct view *v, const struct json
     buf_done(&r);
 }
 
+/* A page wanted something that a person is asked for, and did not get it; or it has come to the end of its tasks. */
+static void on_binding(struct browser *b, struct view *v, struct str said)
+{
+    struct buf r;
+
+    if (str_is(said, "settled"))
+        v->settled = true;
+    if (!v->ours || said.n < 6 || said.n > 300 || memcmp(said.p, "asks ", 5) != 0)
+        return;
+    struct jw j = row(&r);
+    jw_kz(&j, "type", "permission");
+    jw_kstr(&j, "message", (struct str){ said.p + 5, said.n - 5 });
+    jw_kbool(&j, "accepted", false);
+    jw_obj_end(&j);
+    add_row(&b->dialogs, &r);
+}
+
 static void on_context(struct view *v, const struct json *p)
 {
     const struct json *c = json_get(p, "context"), *aux = json_get(c, "auxData");
@@ -321,7 +358,7 @@ static void on_view_event(struct browser *b, struct view *v, struct str method, 
     } else if (str_is(method, "Runtime.executionContextsCleared")) {
         v->context_count = 0;
     } else if (str_is(method, "Runtime.bindingCalled")) {
-        v->settled |= str_is(json_get_str(p, "payload"), "settled");
+        on_binding(b, v, json_get_str(p, "payload"));
     } else if (str_is(method, "Inspector.targetCrashed")) {
         v->crashed = true;
     } else if (str_is(method, "Network.responseReceived")) {

@@ -35,6 +35,12 @@ def attributes(bus, name, path):
     except GLib.Error:
         pass
     seen = role == "application" or "showing" in states
+    if seen and role in ("entry", "text", "document text", "terminal", "spin button", "combo box"):  # not of passwords
+        try:
+            words = call(bus, name, path, A + "Text", "GetText", GLib.Variant("(ii)", (0, 2000)), "(s)")[0]
+            text += f" text={quoteattr(clean(words))}" if words else ""
+        except GLib.Error:
+            pass
     return text + (f' states={quoteattr(" ".join(states))}' if states else "") if seen else None
 
 

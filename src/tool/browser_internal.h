@@ -37,7 +37,8 @@ enum { BROWSER_TIMEOUT_S = 30 };
 #define R struct browser_result
 #define NEWS                                                                                                           \
     FIELD(STR, R, url, "of the page now"), FIELD(STR, R, title, "its title"),                                          \
-        FIELD(JSON, R, dialogs, "that opened and were answered: {type, message, accepted}"),                           \
+        FIELD(JSON, R, dialogs,                                                                                        \
+              "that opened and were answered, permissions that were asked for: {type, message, accepted}"),            \
         FIELD(JSON, R, downloads, "that began or ended; files are in /home/gem/Downloads"),                            \
         FIELD(BOOL, R, restarted, "the browser is a new one; the former one is gone"),                                 \
         FIELD(BOOL, R, crashed, "the page crashed before"),                                                            \

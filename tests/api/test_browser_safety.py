@@ -47,11 +47,22 @@ ASKS = {
 }
 
 
-def test_what_a_page_wants_to_be_allowed_is_refused_at_once(box):
+TOLD = {"place": "geolocation"}  # else as above
+
+
+def refuses_all(box, origin):
     for what, expression in ASKS.items():
         r = box.tool("browser:evaluate", {"expression": expression, "timeout": 60})
         assert r["outcome"] == "ok" and r["data"].get("value") != "granted", (what, r)
+        assert r["data"]["dialogs"] == [{"type": "permission", "message": f"{TOLD.get(what, what)} ({origin})", "accepted": False}], (what, r)
     assert box.tool("browser:screenshot")["outcome"] == "ok"
+
+
+def test_what_a_page_wants_to_be_allowed_is_refused_at_once_and_told(box):
+    refuses_all(box, "http://localhost:8000")
+    frame = "const f = document.createElement('iframe'); document.body.append(f); f.contentWindow.Notification.requestPermission()"
+    r = box.tool("browser:evaluate", {"expression": frame})
+    assert [d["type"] for d in r["data"]["dialogs"]] == ["permission"], r
 
 
 def test_a_dialog_before_leaving_does_not_keep_anybody(box):
