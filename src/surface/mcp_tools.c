@@ -94,6 +94,7 @@ static const struct tool *find(const struct exchange *x, struct str name)
 static void print_annotations(const struct tool *t, struct jw *j)
 {
     bool reads = t->flags & TOOL_READ_ONLY;
+    bool outside = t->flags & TOOL_REMOTE || strncmp(t->name, "browser:", 8) == 0; /* others see the box only */
 
     jw_key(j, "annotations");
     jw_obj(j);
@@ -102,7 +103,7 @@ static void print_annotations(const struct tool *t, struct jw *j)
     if (!reads)
         jw_kbool(j, "destructiveHint", true);
     jw_kbool(j, "idempotentHint", reads || (t->flags & TOOL_IDEMPOTENT));
-    jw_kbool(j, "openWorldHint", false);
+    jw_kbool(j, "openWorldHint", outside);
     jw_obj_end(j);
 }
 
