@@ -90,8 +90,6 @@ struct remote_job *remote_find(struct remote *r, uint64_t id)
 
 static void end_call(struct call *c, const struct json *ok, const char *code, const char *error)
 {
-    struct err e;
-
     c->run_us = now_us() - c->sent_us;
     if (ok) {
         buf_init(&c->out, LIMIT_RECORD);
@@ -104,19 +102,21 @@ static void end_call(struct call *c, const struct json *ok, const char *code, co
             jw_obj_end(&w);
         }
         c->data = buf_view(&c->out);
+    }
+    if (!code) {
         c->outcome = OUTCOME_OK;
         call_finish(c);
         return;
     }
     bool late = strcmp(code, "timeout") == 0, theirs = strcmp(code, "invalid") == 0, ours = strcmp(code, "infra") == 0;
-    err_set(&e, theirs ? ERR_INVALID : ours ? ERR_SYSTEM : ERR_NONE, "%.240s", error);
-    call_fail(c,
-              late                             ? OUTCOME_TIMEOUT
-              : theirs                         ? OUTCOME_INVALID_REQUEST
-              : ours                           ? OUTCOME_INFRA_ERROR
-              : strcmp(code, "cancelled") == 0 ? OUTCOME_KILLED
-                                               : OUTCOME_TASK_ERROR,
-              &e, false);
+    c->outcome = late                             ? OUTCOME_TIMEOUT
+                 : theirs                         ? OUTCOME_INVALID_REQUEST
+                 : ours                           ? OUTCOME_INFRA_ERROR
+                 : strcmp(code, "cancelled") == 0 ? OUTCOME_KILLED
+                                                  : OUTCOME_TASK_ERROR;
+    c->error = theirs ? ERR_INVALID : ours ? ERR_SYSTEM : ERR_NONE;
+    c->message = arena_copy(&c->arena, (struct str){ error, strnlen(error, LIMIT_REMOTE_MESSAGE) });
+    call_finish(c);
 }
 
 void remote_answer(struct remote_job *j, const struct json *ok, const char *code, const char *error)

@@ -11,10 +11,11 @@
 
 #include "session/call.h"
 
-#define LIMIT_REMOTES       64   /* processes */
-#define LIMIT_REMOTE_TOOLS  512  /* of one */
-#define LIMIT_REMOTE_JOBS   1024 /* under way at one process */
-#define LIMIT_REMOTE_ANSWER (32 * MiB)
+#define LIMIT_REMOTES        64   /* processes */
+#define LIMIT_REMOTE_TOOLS   512  /* of one */
+#define LIMIT_REMOTE_JOBS    1024 /* under way at one process */
+#define LIMIT_REMOTE_ANSWER  (32 * MiB)
+#define LIMIT_REMOTE_MESSAGE 4096 /* of what went wrong; a result says all of it */
 
 #define REMOTE_ANY "{\"type\":\"object\"}" /* the schema of what nobody described */
 
@@ -59,8 +60,8 @@ void remote_down(struct remote *r, const char *why); /* its jobs fail; it may co
 struct remote_job *remote_ask(struct remote *r, int64_t timeout_ms,
                               void (*asked)(struct remote_job *j, const struct json *ok, const char *error), void *arg);
 struct remote_job *remote_find(struct remote *r, uint64_t id);
-/* ok: the result, an object. Else error: a message; code says whose fault: "invalid" the caller's, "infra" ours, else
- * the tool failed. The job is gone after it. */
+/* ok: the result, an object; code NULL. Else error: a message; code says whose fault: "invalid" the caller's, "infra"
+ * ours, else the tool failed, and may have a result all the same. The job is gone after it. */
 void remote_answer(struct remote_job *j, const struct json *ok, const char *code, const char *error);
 
 /* For call.c, session.c, restore.c */

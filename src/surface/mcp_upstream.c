@@ -325,7 +325,7 @@ static void take_answer(struct upstream *u, struct arena *a, const struct json *
     if (!job)
         return;
     if (result && job->call && json_get_bool(result, "isError", false))
-        remote_answer(job, NULL, "failed", arena_z(a, text_of(result)));
+        remote_answer(job, result, "failed", arena_z(a, text_of(result)));
     else if (result)
         remote_answer(job, result, NULL, NULL);
     else

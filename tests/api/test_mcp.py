@@ -426,7 +426,7 @@ for line in sys.stdin:
         if p["name"] == "big": r = {"content": [{"type": "text", "text": "x" * (3 << 20)}]}
         if p["name"] == "length": r = {"content": [{"type": "text", "text": str(len(p["arguments"]["text"]))}]}
         if p["name"] == "add":
-            if "a" not in p["arguments"]: r = {"content": [{"type": "text", "text": "a is missing"}], "isError": True}
+            if "a" not in p["arguments"]: r = {"content": [{"type": "text", "text": "a is missing" + "!" * 9000}, {"type": "text", "text": "b, too"}], "isError": True}
             else: r = {"content": [{"type": "text", "text": str(p["arguments"]["a"] + p["arguments"]["b"])}, {"type": "image", "data": "aGk=", "mimeType": "image/png"}]}
             if p["arguments"].get("a") == 99 and "late" not in names:
                 names.append("late")
@@ -467,7 +467,8 @@ def test_mcp_servers_of_others_are_aggregated_from_a_box_and_from_a_url(server):
         step = s.steps(r["_meta"]["trajectory_id"])[-1]
         assert step["tool"] == "calc:add" and step["observation"]["content"][0]["text"] == "42"
         r = call(s, "calc_add")
-        assert r["isError"] and r["content"][0]["text"] == "a is missing" and r["_meta"]["outcome"] == "task_error"
+        assert r["isError"] and r["_meta"]["outcome"] == "task_error" and s.steps(r["_meta"]["trajectory_id"])[-1]["message"].startswith("a is missing!")
+        assert [t["text"] for t in r["content"]] == ["a is missing" + "!" * 9000, "b, too"], "all of what it says"
         assert call(s, "far_bash_run", command="echo from afar")["structuredContent"]["stdout"] == "from afar\n"
         r = call(s, "calc_crash")
         assert r["isError"] and r["_meta"]["outcome"] == "infra_error"
