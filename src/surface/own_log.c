@@ -256,8 +256,8 @@ static void on_export_end(void *arg, struct job *j)
 }
 
 #define EXPORT_QUERY                                                                                                   \
-    "format outcome tool since until tag worker min-reward:x min_reward:x max-reward:x max_reward:x shown-max:n "      \
-    "shown_max:n trainable:b bare:b images:b"
+    "format outcome tool since until tag worker min-reward:x min_reward:x max-reward:x max_reward:x shown-max "        \
+    "shown_max trainable:b bare:b images:b"
 
 static const char *const export_options[] = { "format", "outcome", "tool",       "since",      "until",
                                               "tag",    "worker",  "min-reward", "max-reward", "shown-max" };

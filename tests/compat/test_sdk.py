@@ -325,6 +325,7 @@ def test_replay_and_export(client):
     report = trajectory.replay()
     assert report and report.success and report.counts["identical"] == 2 and report.divergence_step == -1
     row = json.loads(trajectory.export("openai"))
+    assert not client.export("openai", min_reward=2, worker=trajectory.id)
     assert [m["role"] for m in row["messages"] if m["role"] == "tool"] == ["tool", "tool"]
     with pytest.raises(sandglass.ApiError, match="format"):
         trajectory.export("xml")
