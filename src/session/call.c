@@ -70,20 +70,27 @@ static bool print_result(struct call *c, const void *result)
     return true;
 }
 
-static void *member(struct call *c, void *result, const char *name, enum field_type type)
+static const struct field *field_named(const struct field *f, const char *name, enum field_type type)
 {
-    for (const struct field *f = c->tool->result; f && f->name; f++)
+    for (; f && f->name; f++)
         if (f->type == type && strcmp(f->name, name) == 0)
-            return (char *)result + f->offset;
+            return f;
     return NULL;
+}
+
+static void *member(const struct field *fields, void *result, const char *name, enum field_type type)
+{
+    const struct field *f = field_named(fields, name, type);
+
+    return f ? (char *)result + f->offset : NULL;
 }
 
 /* A piece of an output that goes on ends before what may be the beginning of a secret's value: that comes whole with
  * the next piece. */
 static int64_t hold_back_of(struct call *c, void *result, const char *text, const char *offset)
 {
-    struct str *s = member(c, result, text, FIELD_STR);
-    int64_t *end = member(c, result, offset, FIELD_INT);
+    struct str *s = member(c->tool->result, result, text, FIELD_STR);
+    int64_t *end = member(c->tool->result, result, offset, FIELD_INT);
     size_t n = s && end ? secrets_begun(c->node->secrets, c->tenant, *s) : 0;
 
     if (!n)
@@ -93,6 +100,29 @@ static int64_t hold_back_of(struct call *c, void *result, const char *text, cons
     return (int64_t)n;
 }
 
+/* The same of what is told from its beginning each time. A newline at its end may be of whoever printed it. */
+static void hold_back_text(const struct call *c, struct str *s)
+{
+    size_t n = s ? secrets_begun(c->node->secrets, c->tenant, *s) : 0;
+
+    if (!n && s && s->n && s->p[s->n - 1] == '\n') {
+        n = secrets_begun(c->node->secrets, c->tenant, (struct str){ s->p, s->n - 1 });
+        n += n > 0;
+    }
+    if (n)
+        s->n -= n;
+}
+
+static void hold_back_whole(const struct call *c, void *result)
+{
+    const struct field *f = field_named(c->tool->result, "console", FIELD_ROWS);
+    struct rows *rows = f ? (void *)((char *)result + f->offset) : NULL;
+
+    hold_back_text(c, member(c->tool->result, result, "output", FIELD_STR));
+    if (rows && rows->n)
+        hold_back_text(c, member(f->rows, (char *)rows->v + (rows->n - 1) * f->row_size, "output", FIELD_STR));
+}
+
 static void hold_back(struct call *c, int64_t flows, void *result)
 {
     struct wire_held held = {
@@ -100,6 +130,8 @@ static void hold_back(struct call *c, int64_t flows, void *result)
         .err = flows & WIRE_FLOWS_ERR ? hold_back_of(c, result, "stderr", "stderr_offset") : 0,
     };
 
+    if (flows & WIRE_FLOWS_WHOLE)
+        hold_back_whole(c, result);
     if ((held.out || held.err) && c->box)
         link_held(c->box->link, c->id, &held);
 }

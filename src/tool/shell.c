@@ -236,6 +236,7 @@ static const struct field close_result_fields[] = {
 #ifdef IN_BOX
 
 #include "init/init.h"
+#include "init/spool.h"
 #include "init/task.h"
 #include "init/terminal.h"
 
@@ -318,6 +319,13 @@ static struct console_row console_of(struct task *t, const struct command *c, st
                                  .output = output };
 }
 
+/* It writes, or did a moment ago: what it wrote last may be half of something. */
+static void set_flows(struct task *t, const struct command *c)
+{
+    if (c && c->status == COMMAND_RUNNING && now_us() - c->last_output_us < SPOOL_SETTLE_MS * 1000)
+        t->flows = WIRE_FLOWS_WHOLE;
+}
+
 /* --- exec --- */
 
 static void finish_exec(void *arg, struct command *c, enum command_news why)
@@ -353,6 +361,7 @@ static void finish_exec(void *arg, struct command *c, enum command_news why)
     if (o != OUTCOME_OK)
         err_set(&e, ERR_NONE, c->shell_exited ? "exit status %d; the shell ended with it" : "exit status %d",
                 c->exit_code);
+    set_flows(t, c);
     task_finish(t, o, o == OUTCOME_OK ? NULL : &e, &out, stream_dropped(&c->out), NULL);
     if (!p->id.n)
         terminal_warm(t->init);
@@ -479,6 +488,7 @@ static void view_begin(struct task *t, const void *params)
     out.command = last ? str_of(last->text) : (struct str){ 0 };
     out.exit_code = exit_of(last);
     out.working_dir = str_of(i.cwd);
+    set_flows(t, last);
     task_finish(t, OUTCOME_OK, NULL, &out, 0, NULL);
 }
 

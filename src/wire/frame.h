@@ -95,7 +95,8 @@ struct wire_picture {
 };
 enum { WIRE_PICTURES_MAX = 4 };
 
-enum { WIRE_FLOWS_OUT = 1, WIRE_FLOWS_ERR = 2 }; /* "stdout", up to "offset"; "stderr", up to "stderr_offset" */
+/* "stdout", up to "offset"; "stderr", up to "stderr_offset"; "output", and that of the last row of "console", all of it */
+enum { WIRE_FLOWS_OUT = 1, WIRE_FLOWS_ERR = 2, WIRE_FLOWS_WHOLE = 4 };
 struct wire_held {
     int64_t out, err; /* bytes */
 };

@@ -218,6 +218,17 @@ def test_the_other_surface_reads_by_offset_and_sees_no_half_either(server):
         assert (out, err) == ("${secret:API_KEY}\n", "err:${secret:API_KEY}\n")
 
 
+def test_a_terminal_that_is_read_while_it_is_written_shows_no_half_either(server):
+    with server.box() as box:
+        d = box.tool("shell:exec", {"id": "t", "create": True, "command": "printf 'so: s3cr3t-V'; sleep 0.6; printf 'alue-0123456789 '; sleep 5", "async_mode": True})["data"]
+        seen = []
+        while "${secret:API_KEY} " not in d["output"]:
+            d = box.tool("shell:view", {"id": "t"})["data"]
+            seen.append(json.dumps([d["output"].split("sleep 5")[-1], [row["output"] for row in d["console"] or []]]))
+            time.sleep(0.05)
+        assert any("so: " in x for x in seen) and not any("s3cr" in x or "alue" in x for x in seen), seen
+
+
 def test_where_the_middle_of_an_output_is_left_out_no_half_of_a_value_stays(server):
     with server.box() as box:
         whole = box.run("printf %2000000s | tr ' ' x")["data"]["stdout"]
