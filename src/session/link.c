@@ -147,8 +147,14 @@ void link_call(struct link *k, uint64_t call, const struct wire_call *c)
 
 void link_held(struct link *k, uint64_t call, const struct wire_held *h)
 {
-    if (k->fd >= 0)
-        frame_add(&k->out, FRAME_HELD, call, 0, wire_held_fields, h); /* the ACK follows, and takes it along */
+    if (k->fd < 0)
+        return;
+    frame_add(&k->out, FRAME_HELD, call, 0, wire_held_fields, h);
+    /* At once, so that init has it before the step is recorded: nobody would tell it later. What is sent late or fails
+     * is for the next flush: the link must not go down under the result that is being read. */
+    ssize_t n = send(k->fd, k->out.p, k->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n > 0)
+        buf_eat(&k->out, (size_t)n);
 }
 
 void link_ack(struct link *k, uint64_t call)

@@ -175,6 +175,22 @@ def test_a_value_that_comes_in_two_pieces_is_in_neither_of_two_reads(server, wai
     assert VALUE[:-1].encode() not in stored(server)
 
 
+def test_nothing_of_it_is_lost_or_shown_when_serve_is_killed_between_two_reads(server):
+    with server.box() as box:
+        job = box.tool("bash:start", {"command": "for i in 1 2 3; do printf 's3cr3t-V'; sleep 0.5; echo alue-0123456789; done"})["data"]["job_id"]
+        out, killed = "", 0
+        while True:
+            d = box.tool("bash:output", {"job_id": job, "wait_ms": 100})["data"]
+            out += d["stdout"]
+            if d["status"] == "completed" and d["offset"] == d["stdout_bytes"]:
+                break
+            if killed < 2 and d["offset"] < d["stdout_bytes"]:  # something is held back
+                server.kill_role("serve")
+                server.wait_ready()
+                killed += 1
+        assert out == "${secret:API_KEY}\n" * 3 and killed == 2
+
+
 def test_a_value_on_the_border_of_what_one_read_returns_is_in_neither(server):
     with server.box() as box:
         d = box.tool("bash:output", {"job_id": box.tool("bash:start", {"command": "head -c 3000000 /dev/zero | tr '\\0' x"})["data"]["job_id"],
