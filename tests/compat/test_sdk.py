@@ -187,6 +187,7 @@ def test_what_is_typed_wrong_is_told_in_words(client, box):
             (lambda: box.run("true", timeout="soon"), TypeError, "timeout: expected seconds"),
             (lambda: box.write("/home/gem/f", 3), TypeError, "data: expected bytes or str, got int"),
             (lambda: box.batch(["bash:run"]), TypeError, "pairs of a tool and its parameters"),
+            (lambda: box.clsoe(), AttributeError, "no method clsoe"),
             (lambda: box.file.raed("/x"), TypeError, "file:raed: .* must be named"),
             (lambda: box.file.raed(path="/x").check(), sandglass.InvalidCall, "did you mean file:read"),
             (lambda: box.run("echo why >&2; exit 3", check=True), sandglass.TaskError, "exit status 3\nwhy$"),

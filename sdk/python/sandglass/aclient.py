@@ -219,6 +219,7 @@ class AsyncSandglass:
     # ---- trajectories ----
 
     def trajectory(self, id: str) -> AsyncTrajectory:
+        """A trajectory by its id."""
         return AsyncTrajectory(self, id)
 
     async def trajectories(self, *, worker: str | None = None, box: str | None = None, tool: str | None = None,
@@ -375,9 +376,11 @@ class AsyncBox(AsyncBackends):
             await self.client.request("DELETE", self._path)
 
     async def pause(self) -> None:
+        """Its processes stand still, and calls are refused, until resume()."""
         await self.client.request("POST", self._path + "/pause", safe=True)
 
     async def resume(self) -> None:
+        """Its processes go on."""
         await self.client.request("POST", self._path + "/resume", safe=True)
 
     # ---- calls ----

@@ -39,6 +39,7 @@ class AsyncEnv:
 
     @property
     def box(self) -> AsyncBox:
+        """Where the episodes happen; there is one from the first reset() on."""
         if self._box is None:
             raise RuntimeError("reset() first")
         return self._box
@@ -97,6 +98,7 @@ class AsyncEnv:
         return result.text, value, terminated, truncated, info
 
     async def close(self) -> None:
+        """The box goes, the trajectories stay."""
         box, self._box, self._over = self._box, None, True
         if box is not None:
             await box.destroy()

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from .result import Result
 from .schema import nearest
@@ -19,6 +19,12 @@ class AsyncNamespace:
 
     def __init__(self, box: AsyncBox, backend: str) -> None:
         self._box, self._backend = box, backend
+
+    def __repr__(self) -> str:
+        return f"<tools {self._backend}:* of {self._box.id}>"
+
+    def __call__(self, *unused: Any, **unnamed: Any) -> NoReturn:
+        raise AttributeError(f"a box has no method {self._backend}()")
 
     async def _call(self, tool: str, params: Mapping[str, Any]) -> Result:
         return await self._box.call(tool, {k: v for k, v in params.items() if v is not None})

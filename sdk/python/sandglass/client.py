@@ -220,6 +220,7 @@ class Sandglass:
     # ---- trajectories ----
 
     def trajectory(self, id: str) -> Trajectory:
+        """A trajectory by its id."""
         return Trajectory(self, id)
 
     def trajectories(self, *, worker: str | None = None, box: str | None = None, tool: str | None = None,
@@ -376,9 +377,11 @@ class Box(Backends):
             self.client.request("DELETE", self._path)
 
     def pause(self) -> None:
+        """Its processes stand still, and calls are refused, until resume()."""
         self.client.request("POST", self._path + "/pause", safe=True)
 
     def resume(self) -> None:
+        """Its processes go on."""
         self.client.request("POST", self._path + "/resume", safe=True)
 
     # ---- calls ----

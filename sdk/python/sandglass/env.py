@@ -40,6 +40,7 @@ class Env:
 
     @property
     def box(self) -> Box:
+        """Where the episodes happen; there is one from the first reset() on."""
         if self._box is None:
             raise RuntimeError("reset() first")
         return self._box
@@ -98,6 +99,7 @@ class Env:
         return result.text, value, terminated, truncated, info
 
     def close(self) -> None:
+        """The box goes, the trajectories stay."""
         box, self._box, self._over = self._box, None, True
         if box is not None:
             box.destroy()

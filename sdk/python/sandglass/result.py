@@ -92,6 +92,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
+        """Whether the outcome is `ok`."""
         return self.outcome == "ok"
 
     def __bool__(self) -> bool:
@@ -108,14 +109,17 @@ class Result:
 
     @property
     def stdout(self) -> str:
+        """What a command wrote; empty of other tools."""
         return str(self.get("stdout") or "")
 
     @property
     def stderr(self) -> str:
+        """The same for standard error."""
         return str(self.get("stderr") or "")
 
     @property
     def exit_code(self) -> int | None:
+        """Of a command; None of other tools."""
         code = self.get("exit_code")
         return code if isinstance(code, int) else None
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Callable
+from typing import TYPE_CHECKING, Any, Callable, NoReturn
 
 from .result import Result
 from .schema import nearest
@@ -18,6 +18,12 @@ class Namespace:
 
     def __init__(self, box: Box, backend: str) -> None:
         self._box, self._backend = box, backend
+
+    def __repr__(self) -> str:
+        return f"<tools {self._backend}:* of {self._box.id}>"
+
+    def __call__(self, *unused: Any, **unnamed: Any) -> NoReturn:
+        raise AttributeError(f"a box has no method {self._backend}()")
 
     def _call(self, tool: str, params: Mapping[str, Any]) -> Result:
         return self._box.call(tool, {k: v for k, v in params.items() if v is not None})
