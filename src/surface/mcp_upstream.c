@@ -51,7 +51,7 @@ struct upstream {
     int64_t up_ms;                   /* since when */
     struct buf tools;                /* of the pages that came so far: rows for remote_offer */
     struct spelling *listed, *names; /* of all of them, so far; of those that are offered */
-    int pages;
+    int pages, count;
     bool listing;
 };
 
@@ -194,6 +194,8 @@ static const char *spell(struct upstream *u, struct str theirs)
 
 static void add_tool(struct upstream *u, const struct json *t)
 {
+    if (u->count >= LIMIT_REMOTE_TOOLS)
+        return;
     const char *name = spell(u, json_get_str(t, "name"));
     const struct json *in = json_get(t, "inputSchema"), *out = json_get(t, "outputSchema");
     const struct json *notes = json_get(t, "annotations");
@@ -204,6 +206,8 @@ static void add_tool(struct upstream *u, const struct json *t)
         log_warn("tool of an MCP server left out", "server=%s, its name is empty or there twice", u->name);
         return;
     }
+    if (++u->count == LIMIT_REMOTE_TOOLS)
+        log_warn("MCP server has many tools", "name=%s, the first %d of them are taken", u->name, LIMIT_REMOTE_TOOLS);
     if (!title.n)
         title = json_get_str(notes, "title");
     jw_obj(&j);
@@ -287,7 +291,7 @@ static void list_again(struct upstream *u)
         return;
     buf_reset(&u->tools);
     forget_names(&u->listed);
-    u->pages = 0;
+    u->pages = u->count = 0;
     ask_tools(u, (struct str){ 0 });
 }
 

@@ -494,6 +494,7 @@ for line in sys.stdin:
     if "id" not in m: continue
     r = {}
     if m["method"] == "initialize": r = {"protocolVersion": "2024-11-05", "capabilities": {}, "serverInfo": {"name": "up", "version": "1"}}
+    if "MANY" in os.environ: names = [f"t{i}" for i in range(600)]
     if m["method"] == "tools/list": r = {"tools": [] if "NONE" in os.environ else [{"name": n, "inputSchema": {"type": "object"} if n != "ok" else 7} for n in names]}
     if m["method"] == "tools/call":
         say({"jsonrpc": "2.0", "id": "nonsense", "result": {}})
@@ -507,11 +508,16 @@ for line in sys.stdin:
 def test_an_odd_mcp_server_costs_nothing_but_its_oddest_tools():
     place = sg.open_place("odd")
     server = lambda **env: {"command": "python3", "args": ["-c", ODD_UPSTREAM], "env": env}
-    (place / "servers.json").write_text(json.dumps({"mcpServers": {"odd": server(), "ends": server(EXIT="1"), "bare": server(NONE="1"), "no": {"command": "/no/such"}}}))
+    (place / "servers.json").write_text(json.dumps({"mcpServers": {"odd": server(), "ends": server(EXIT="1"), "bare": server(NONE="1"), "many": server(MANY="1"), "no": {"command": "/no/such"}}}))
     (place / "servers.json").chmod(0o644)
     with sg.running("--pool-size", "1", "--mcp-servers", str(place / "servers.json")) as s:
         ask = lambda method, **p: s.post("/mcp", {"jsonrpc": "2.0", "id": 1, "method": method, "params": p})["result"]
-        theirs = lambda: {t["name"]: t["title"] for t in ask("tools/list")["tools"] if t["name"].startswith("odd_")}
+        def theirs():
+            found, page = {}, {"nextCursor": None}
+            while "nextCursor" in page:
+                page = ask("tools/list", **({"cursor": page["nextCursor"]} if page["nextCursor"] else {}))
+                found |= {t["name"]: t["title"] for t in page["tools"] if t["name"].startswith("odd_")}
+            return found
         sg.wait_for(lambda: theirs(), 30, every=0.2)
         assert sorted(theirs().values()) == sorted(["x y", "x_y", "x.y", "\u00fcber", "a" * 100, "a" * 101, "dup", "ok", "far/off"])
         assert all(re.fullmatch("[a-zA-Z0-9_-]{1,64}", n) for n in theirs())
@@ -520,6 +526,7 @@ def test_an_odd_mcp_server_costs_nothing_but_its_oddest_tools():
         log = pathlib.Path(s.log_path).read_text()
         assert log.count("is gone name=odd") == log.count("is gone name=bare") == 0 and log.count("is gone name=ends") < 8, log
         assert "name=bare, without tools" in log
+        sg.wait_for(lambda: len(s.get("/v1/mcp/many/tools")["data"]["tools"]) == 512, 30, every=0.2)
 
 
 @pytest.mark.parametrize("name", ["bash", "x y"])
