@@ -15,7 +15,7 @@
 #include "base/limits.h"
 #include "cli/client_tls.h"
 
-enum { CONNECT_MS = 5000, READ_SIZE = 65536 };
+enum { CONNECT_MS = 5000, READ_SIZE = 65536, KEY_MAX = 8192 };
 
 enum body_mode { BODY_LENGTH, BODY_CHUNKED, BODY_TO_END };
 
@@ -146,11 +146,14 @@ static int send_all(struct client *c, struct str s, struct err *e)
 
 static int send_request(struct client *c, const struct client_request *r, const struct address *a, struct err *e)
 {
-    char head[4096];
+    char head[16 * KiB];
     const char *key = getenv("SANDGLASS_API_KEY"), *ticket = getenv("SANDGLASS_TICKET");
     const char *path = a->prefix[0] || r->path[0] ? r->path : "/";
     bool accepts = r->header && strncmp(r->header, "Accept:", 7) == 0;
-    bool shown = key && *key && strlen(key) < 2048 && !strpbrk(key, "\r\n");
+    bool shown = key && *key;
+
+    if (shown && (strlen(key) >= KEY_MAX || strpbrk(key, "\r\n")))
+        return err_set(e, ERR_INVALID, "$SANDGLASS_API_KEY has %d bytes or more, or a line break in it", KEY_MAX);
     int n =
         snprintf(head, sizeof head,
                  "%s %s%s%s%s HTTP/1.1\r\nHost: %s%s%s\r\nUser-Agent: sandglass-cli\r\nConnection: close\r\n"

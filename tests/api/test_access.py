@@ -267,8 +267,10 @@ def test_the_command_line_makes_lists_and_revokes_keys_under_a_running_server(se
     shown = lambda **env: subprocess.run([sg.BINARY, "top", "--once", "--url", f"http://127.0.0.1:{server.port}"], capture_output=True, text=True,
                                          env={k: v for k, v in os.environ.items() if k != "SANDGLASS_API_KEY"} | env)
     assert shown(SANDGLASS_API_KEY=key).returncode == 0
-    for answer in (shown(), shown(SANDGLASS_API_KEY="sg_wrong")):
+    for answer in (shown(), shown(SANDGLASS_API_KEY="sg_wrong"), shown(SANDGLASS_API_KEY="x" * 8000)):
         assert answer.returncode == 4 and "SANDGLASS_API_KEY" in answer.stderr, answer
+    for wrong in ("x" * 9000, key + "\n"):
+        assert "SANDGLASS_API_KEY" in shown(SANDGLASS_API_KEY=wrong).stderr, "it is not left out quietly"
     assert run("revoke", row.split()[0]).returncode == 0
     sg.wait_for(lambda: status(server, bearer(key)) == 401)
     assert run("revoke", "k-nothing").returncode != 0
