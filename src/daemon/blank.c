@@ -41,7 +41,7 @@ static int take_ids(struct seat *x, bool nests, struct err *e)
     return r < 0 ? r : 0;
 }
 
-int blank_make(struct seats *s, bool nests, struct seat **ret, struct err *e)
+int blank_begin(struct seats *s, bool nests, struct seat **ret, struct err *e)
 {
     char id[BOX_ID_MAX];
 
@@ -64,8 +64,15 @@ int blank_make(struct seats *s, bool nests, struct seat **ret, struct err *e)
         .serve_uid = s->opts->serve_uid,
         .serve_gid = s->opts->serve_gid,
     };
-    r = spawn_clone(&o, &x->proc, e);
-    if (r < 0)
+    return spawn_begin(&o, &x->proc, e);
+}
+
+int blank_finish(struct seat *x, struct err *e)
+{
+    bool asked = x->proc.asked;
+    int r = spawn_finish(&x->all->spawner, &x->proc, e);
+
+    if (r < 0 || !asked)
         return r;
     x->starttime = state_starttime(x->proc.pid);
     seat_watch(x);
@@ -81,7 +88,7 @@ int blank_take(struct seats *s, bool nests, struct seat **ret, struct err *e)
             if (x->state == SEAT_BLANK && x->nests == nests && (!oldest || x->asked_us < oldest->asked_us))
                 oldest = x;
     if (!oldest)
-        return blank_make(s, nests, ret, e);
+        return blank_begin(s, nests, ret, e);
     *ret = oldest;
     return 0;
 }
@@ -97,12 +104,14 @@ void blank_pump(void *seats)
 {
     struct seats *s = seats;
     struct seat *x;
-    struct err e = { 0 };
+    struct err e = { 0 }, late = { 0 };
 
     if (s->closing || s->blanks >= SEAT_BLANKS || now_us() < s->blank_not_before_us)
         return;
-    if (blank_make(s, s->opts->pool_spec.user_namespaces, &x, &e) < 0) {
-        blank_failed(s, &e);
+    int begun = blank_begin(s, s->opts->pool_spec.user_namespaces, &x, &e);
+    int made = blank_finish(x, &late);
+    if (begun < 0 || made < 0) {
+        blank_failed(s, begun < 0 ? &e : &late);
         seat_end(x, NULL);
     } else if (s->blanks < SEAT_BLANKS) {
         loop_timer_set(s->blank_timer, BETWEEN_MS);

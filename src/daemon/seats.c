@@ -421,8 +421,9 @@ int seats_make(struct seats *s, const struct box_spec *spec, bool for_pool, stru
     int64_t asked = now_us();
     bool nests = spec->user_namespaces;
     /* cold: nothing of it may exist before */
-    int r = spec->cold ? blank_make(s, nests, ret, e) : blank_take(s, nests, ret, e);
+    int begun = spec->cold ? blank_begin(s, nests, ret, e) : blank_take(s, nests, ret, e);
     struct seat *x = *ret;
+    struct err late = { 0 };
 
     x->spec = *spec;
     x->for_pool = for_pool;
@@ -430,8 +431,12 @@ int seats_make(struct seats *s, const struct box_spec *spec, bool for_pool, stru
     seat_set_state(x, SEAT_MAKING);
     if (!spec->cold)
         loop_later(s->loop, blank_pump, s);
-    if (r >= 0)
-        r = start(x, e);
+    int r = begun < 0 ? begun : start(x, e);
+    int made = blank_finish(x, &late);
+    if (made < 0 && begun >= 0) { /* then nobody could be told to start, either */
+        r = made;
+        *e = late;
+    }
     if (r < 0)
         return err_wrap(e, r, "create box");
     x->on_half_built = loop_watch(s->loop, x->proc.channel, EPOLLIN, on_half_built, x);

@@ -154,8 +154,9 @@ void uplink_close(struct seats *s);
 
 /* blank.c, pool.c */
 /* nests: as the box's user_namespaces. *ret is set also on failure, to be ended. */
-int blank_make(struct seats *s, bool nests, struct seat **ret, struct err *e); /* from nothing */
-int blank_take(struct seats *s, bool nests, struct seat **ret, struct err *e);
+int blank_begin(struct seats *s, bool nests, struct seat **ret, struct err *e); /* from nothing */
+int blank_take(struct seats *s, bool nests, struct seat **ret, struct err *e);  /* the oldest, or one begun now */
+int blank_finish(struct seat *seat, struct err *e); /* after both; it may have been told to go */
 void blank_pump(void *seats);
 void blank_failed(struct seats *s, const struct err *why);
 void pool_pump(struct seats *s);

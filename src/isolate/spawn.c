@@ -96,7 +96,9 @@ static int ask(const struct spawn_opts *o, struct spawned *s, struct err *e)
     const struct spawner_fds fds = {
         .channel = channel, .ready = ready, .userns = o->userns, .host_ns = o->network->host_ns, .group = group
     };
-    return spawner_ask(o->spawner, &fds, e);
+    r = spawner_ask(o->spawner, &fds, e);
+    s->asked = r >= 0;
+    return r;
 }
 
 /* --- what it needs, made while it starts --- */
@@ -154,16 +156,19 @@ static int equip(const struct spawn_opts *o, const struct spawned *s, struct err
     return r;
 }
 
-int spawn_clone(const struct spawn_opts *o, struct spawned *s, struct err *e)
+int spawn_begin(const struct spawn_opts *o, struct spawned *s, struct err *e)
 {
     *s = (struct spawned){ .pidfd = -1, .channel = -1, .ready = -1, .scratch = -1 };
     int r = ask(o, s, e);
-    if (r < 0)
-        return r;
-    r = equip(o, s, e);
-    struct err other;
-    int made = spawner_answer(o->spawner, &s->pid, &s->pidfd, r < 0 ? &other : e); /* taken in also if equip failed */
-    return r < 0 ? r : made;
+    return r < 0 ? r : equip(o, s, e);
+}
+
+int spawn_finish(struct spawner *spawner, struct spawned *s, struct err *e)
+{
+    if (!s->asked)
+        return 0;
+    s->asked = false;
+    return spawner_answer(spawner, &s->pid, &s->pidfd, e);
 }
 
 int spawn_go(const struct spawned *s, const struct child_go *go, struct err *e)

@@ -1,10 +1,12 @@
 /* The first process of a box, from its fork to the life of init. It is the program sandglass-init from the beginning.
  *
  *   supervise                             spawner                    child (pid 1 of the box)
- *   spawn_clone  v2 cgroup -------------> clone3 ------------------> unshare
+ *   spawn_begin  v2 cgroup -------------> clone3 ------------------> unshare
  *                v1 cgroups, socket       network namespace
  *                stage -------------------------------------------> attach to cgroups
- *     ... any time later: until here nothing depends on what is asked for, so it is done ahead
+ *   spawn_finish  <---------- pid, pidfd
+ *     ... any time later: until here nothing depends on what is asked for, so it is done ahead. For a box that somebody
+ *     waits for, spawn_go comes before spawn_finish: the child goes on while we hear of it
  *   spawn_go     spec, boot ---------------------------------------> build root, enter network namespace, pivot, enter
  *   cgroup limits, state file                                        user namespace, drop rights, become init: READY
  *
@@ -48,13 +50,16 @@ struct spawn_opts {
 struct spawned {
     pid_t pid; /* 0: there is no process */
     int pidfd;
+    bool asked;  /* the spawner's answer is not taken in yet */
     int channel; /* SEQPACKET; an err comes from it if the child failed */
     int ready;   /* init writes one byte */
     int scratch; /* directory of all that the box writes, once it is ready; -1 */
 };
 
-/* Leaves what it made in *s, also on failure; the caller ends the process by s->pidfd. */
-int spawn_clone(const struct spawn_opts *o, struct spawned *s, struct err *e);
+/* Leaves what it made in *s, also on failure; spawn_finish follows in any case, and tells what came of the fork. Then the
+ * caller ends the process by s->pidfd. */
+int spawn_begin(const struct spawn_opts *o, struct spawned *s, struct err *e);
+int spawn_finish(struct spawner *spawner, struct spawned *s, struct err *e);
 int spawn_go(const struct spawned *s, const struct child_go *go, struct err *e);
 void spawn_close(struct spawned *s); /* descriptors only */
 /* A descriptor of its mount namespace, or -1: the namespace lives on until it is closed. */
