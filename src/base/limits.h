@@ -55,6 +55,7 @@
 
 /* Calls */
 #define LIMIT_COMMAND           (1 * MiB)
+#define LIMIT_SHELL_STATE       (512 * KiB) /* a state has of a shell; each copy's record has it, too */
 #define LIMIT_PATH              4096
 #define LIMIT_FILE_IO           (32 * MiB)   /* one file:read or file:write */
 #define LIMIT_LIST_ENTRIES      100000       /* of one file:list, file:glob, file:find */

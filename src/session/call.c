@@ -321,7 +321,8 @@ void call_send_recorded(struct call *c)
         .tool = str_of(c->tool->name),
         .session = c->session && c->session->own_shell ? str_of(c->session->id) : STR(""),
         .timeout_ms = c->timeout_ms,
-        .head_bytes = n->opts.output_head,
+        .head_bytes =
+            c->silent ? LIMIT_SHELL_STATE : n->opts.output_head, /* what a shell says of itself is taken whole */
         .tail_bytes = n->opts.output_tail,
         .kept_bytes = n->opts.output_kept,
         .params = buf_view(&c->packed),

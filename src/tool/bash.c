@@ -763,7 +763,8 @@ const struct backend backend_bash = {
     /* Read-only variables of bash itself are refused on the way back, which is harmless. What is the other shell's own is
      * not taken along: RANDOM would seed all copies alike, HOSTNAME is the box's name. */
     .save_script = "declare -p; echo 'RANDOM=$SRANDOM; [[ $HOSTNAME != b-* ]] || read -r HOSTNAME"
-                   " </proc/sys/kernel/hostname'; declare -f; alias -p; set +o; shopt -p; "
-                   "printf 'cd -- %q\\n' \"$PWD\"; [[ ! -v OLDPWD ]] || printf 'OLDPWD=%q\\n' \"$OLDPWD\"",
+                   " </proc/sys/kernel/hostname'; declare -f; alias -p; set +o; shopt -p; umask -p; "
+                   "printf 'cd -- %q\\n' \"$PWD\"; [[ ! -v OLDPWD ]] || printf 'OLDPWD=%q\\n' \"$OLDPWD\"; "
+                   "[[ $# == 0 ]] || { printf 'set --'; printf ' %q' \"$@\"; echo; }; trap",
     .begin_with = "bash:begin",
 };

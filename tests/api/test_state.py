@@ -106,6 +106,23 @@ def test_a_fork_has_the_shells_directory_variables_and_functions(server):
         server.destroy(copy.id)
 
 
+def test_a_fork_has_all_that_makes_the_shell_what_it_is(server):
+    look = ('printf %s "$x" | od -An -tx1; declare -p m arr num ro; f; alias ll; shopt globstar; umask; trap; '
+            'echo "$# $1 $2"; num=num+1; echo $num; echo ${#large}')
+    with server.box() as box:
+        box.out("x=$(printf '\\xff\\xfe\\x01\\t\\n\\x7f'); declare -A m=(['a b']=1 [$'\\n']=2); arr=(1 '' 'x y'); "
+                "declare -i num=5; declare -r ro=7; alias ll='ls -l'; shopt -s globstar; umask 027; set -- 'p 1' p2; "
+                "f() { cat <<'END'\nhere $x\nEND\n}; trap 'echo bye' EXIT; large=$(head -c 300000 /dev/zero | tr '\\0' a)")
+        r, (copy,) = fork(box)
+        assert r["fidelity"] == "fs+session"
+        assert copy.out(look) == box.out(look) and "0027" in copy.out("umask")
+        box.out("huge=$(head -c 700000 /dev/zero | tr '\\0' a)")
+        r, (other,) = fork(box)  # more than a state keeps of a shell: it says so
+        assert r["fidelity"] == "fs" and other.out("echo $num") == "\n"
+        for b in copy, other:
+            server.destroy(b.id)
+
+
 def test_forks_have_random_numbers_and_a_name_of_their_own(server):
     with server.box() as box:
         box.out("cd /tmp; cd /workspace; RANDOM=42")
