@@ -8,6 +8,8 @@
 #include "cli/cli.h"
 #include "cli/trajectory.h"
 
+enum { METADATA_MAX = 200000 };
+
 static int print_all(const struct loaded *l, struct arena *a)
 {
     const struct traj_format *own = format_find("sandglass");
@@ -90,6 +92,31 @@ static int send_steps(struct api *api, struct arena *a, const struct trajectory 
     return r;
 }
 
+/* With what its boxes were like: a replay here makes such ones. */
+static void print_metadata(const struct trajectory *t, struct jw *w)
+{
+    AUTO(arena_done) struct arena a = { 0 };
+    struct json *own = NULL;
+    struct err e;
+
+    if (t->metadata.n > 2 && t->metadata.n < METADATA_MAX)
+        (void)json_parse(&a, t->metadata, &own, &e);
+    bool boxes = t->boxes.n && t->boxes.n < METADATA_MAX;
+    if (!own && !boxes)
+        return;
+    jw_key(w, "metadata");
+    jw_obj(w);
+    for (const struct json *m = own ? own->first : NULL; m; m = m->next) {
+        if (boxes && str_is(m->name, "boxes"))
+            continue;
+        jw_key_str(w, m->name);
+        jw_raw(w, m->raw);
+    }
+    if (boxes)
+        jw_kraw(w, "boxes", t->boxes);
+    jw_obj_end(w);
+}
+
 static int send_notes(struct api *api, const struct trajectory *t, const char *id)
 {
     struct buf body;
@@ -97,8 +124,7 @@ static int send_notes(struct api *api, const struct trajectory *t, const char *i
 
     buf_init(&body, 1 << 20);
     jw_obj(&w);
-    if (t->metadata.n > 2 && t->metadata.n < 200000)
-        jw_kraw(&w, "metadata", t->metadata);
+    print_metadata(t, &w);
     if (t->has_reward)
         jw_knum(&w, "reward", t->reward);
     jw_obj_end(&w);

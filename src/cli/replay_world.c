@@ -33,6 +33,7 @@ struct world {
     struct pair_of_states *states;
     struct pair_of_states *aliases; /* boxes: .made goes on where .recorded was */
     struct expected *expected;
+    const struct trajectory *trajectory; /* nullable */
     struct arena arena;
 };
 
@@ -98,6 +99,18 @@ const char *world_box(const struct world *w, size_t i)
 
 /* --- making boxes --- */
 
+/* Of a box that this server never had, the file may have them. */
+static const struct json *settings_in_file(struct world *w, const char *recorded)
+{
+    struct json *boxes = NULL;
+    struct err e;
+
+    if (!w->trajectory || !w->trajectory->boxes.n || json_parse(&w->arena, w->trajectory->boxes, &boxes, &e) < 0)
+        return NULL;
+    const struct json *found = json_get(boxes, recorded);
+    return found && found->type == JSON_OBJ ? found : NULL;
+}
+
 /* Like the recorded one, of which the log knows the settings; if it was forked, from the same state. */
 static int make_box(struct world *w, const char *recorded, char **ret)
 {
@@ -112,7 +125,7 @@ static int make_box(struct world *w, const char *recorded, char **ret)
     if (r != 0)
         return r;
     struct str state = json_get_str(known, "began_with");
-    const struct json *settings = json_get(known, "settings");
+    const struct json *settings = known ? json_get(known, "settings") : settings_in_file(w, recorded);
     buf_init(&body, 64 * KiB);
     jw_obj(&j);
     for (const struct json *m = settings ? settings->first : NULL; m; m = m->next) {
@@ -349,6 +362,7 @@ void world_expect(struct world *w, const struct trajectory *t)
     struct json *params = NULL;
     struct err e;
 
+    w->trajectory = t;
     for (size_t i = 0; i < t->n; i++) {
         const struct traj_step *s = &t->steps[i];
         if (!is_box_tool(s) || s->ours || !s->params.n || json_parse(&a, s->params, &params, &e) < 0)

@@ -8,8 +8,10 @@
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/limits.h"
+#include "base/map.h"
 
-enum { PAGE = 200, BAR = 30 };
+enum { PAGE = 200, BAR = 30, BOXES_MAX = 1000 };
 
 void loaded_done(struct loaded *l)
 {
@@ -147,6 +149,43 @@ static void take_notes(struct loaded *l, struct str noted, struct str forked)
     }
 }
 
+/* So that a replay elsewhere, or when the log has forgotten them, makes boxes like these. */
+static int load_boxes(struct api *api, struct loaded *l)
+{
+    struct trajectory *t = l->set.v;
+    struct json *imported = NULL;
+    struct map seen = { 0 };
+    struct buf out;
+    struct jw w = { .out = &out };
+    struct err e;
+    int r = 0;
+
+    buf_init(&out, LIMIT_RECORD);
+    jw_obj(&w);
+    for (size_t i = 0; i < t->n && r == 0 && seen.count < BOXES_MAX; i++) {
+        const struct json *known = NULL;
+        struct str box = t->steps[i].box;
+        if (!box.n || t->steps[i].temporary || map_get(&seen, box))
+            continue;
+        map_put(&seen, box, t);
+        arena_reset(&api->arena);
+        const char *id = arena_z(&api->arena, box);
+        r = api_try(api, api_path(api, "/sg/v1/boxes/", id, "/settings"), &known);
+        if (r == 0 && known && json_get(known, "settings")) {
+            jw_key_str(&w, box);
+            jw_raw(&w, json_get(known, "settings")->raw);
+        }
+    }
+    jw_obj_end(&w);
+    if (out.n > 2)
+        t->boxes = arena_copy(&l->arena, buf_view(&out));
+    else if (t->metadata.n && json_parse(&l->arena, t->metadata, &imported, &e) >= 0 && json_get(imported, "boxes"))
+        t->boxes = json_get(imported, "boxes")->raw; /* it came from elsewhere, with these */
+    buf_done(&out);
+    map_done(&seen);
+    return r;
+}
+
 static int load_from_server(struct api *api, const char *id, struct loaded *l)
 {
     const struct json *about, *answer;
@@ -188,7 +227,7 @@ static int load_from_server(struct api *api, const char *id, struct loaded *l)
     }
     progress("reading", total, total);
     l->set.v->id = found;
-    return 0;
+    return load_boxes(api, l);
 }
 
 int load_trajectories(struct api *api, const char *what, const char *format, struct loaded *l)

@@ -84,6 +84,8 @@ static int read(struct arena *a, const struct json *v, struct trajectory *t, str
     if (json_get_str(v, "worker").p)
         t->worker = json_get_str(v, "worker");
     traj_metadata(t, json_get(v, "metadata"));
+    if (json_get(v, "boxes"))
+        t->boxes = json_get(v, "boxes")->raw;
     for (const struct json *s = steps ? steps->first : NULL; s && r >= 0; s = s->next)
         r = read_step(a, s, t, e);
     return r;
@@ -147,6 +149,8 @@ static void write(struct arena *a, const struct trajectory *t, const struct writ
     jw_kstr(&w, "trajectory", t->id.p ? t->id : STR(""));
     jw_kstr(&w, "worker", t->worker);
     jw_kraw(&w, "metadata", t->metadata.n ? t->metadata : STR("{}"));
+    if (t->boxes.n)
+        jw_kraw(&w, "boxes", t->boxes);
     jw_key(&w, "steps");
     jw_arr(&w);
     for (size_t i = 0; i < t->n; i++)

@@ -45,6 +45,7 @@ struct traj_step {
 struct trajectory {
     struct str id, worker;
     struct str metadata; /* a JSON object, or absent */
+    struct str boxes;    /* the settings of those that it used, a JSON object by their ids, or absent */
     struct str task, agent, model, answer;
     /* what people and graders said of it */
     bool has_reward;

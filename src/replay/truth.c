@@ -86,6 +86,8 @@ static void truth_all(struct jw *w, struct arena *a, const struct trajectory *t,
     jw_obj(w);
     jw_kstr(w, "trajectory", t->id);
     jw_kstr(w, "worker", t->worker);
+    if (t->boxes.n)
+        jw_kraw(w, "boxes", t->boxes);
     jw_key(w, "steps");
     jw_arr(w);
     for (size_t i = 0; i < t->n; i++) {
@@ -163,6 +165,8 @@ void truth_take(struct arena *a, struct trajectory *t, const struct json *metada
     if (json_get_str(ours, "trajectory").n)
         t->id = json_get_str(ours, "trajectory");
     t->worker = json_get_str(ours, "worker");
+    if (json_get(ours, "boxes"))
+        t->boxes = json_get(ours, "boxes")->raw;
     size_t i = 0;
     for (const struct json *truth = steps->first; truth; truth = truth->next)
         truth_take_step(a, &t->steps[i++], truth, form);

@@ -5,7 +5,7 @@ import os
 import pytest
 
 import sg
-from test_replay import replay
+from test_replay import cli, replay
 
 FAKETIME = any(os.path.exists(f"/usr/lib/{d}/libfaketime.so.1") for d in
                ("x86_64-linux-gnu/faketime", "aarch64-linux-gnu/faketime", "faketime"))
@@ -64,3 +64,17 @@ def test_start_time_without_its_library_is_refused(server):
 def test_start_time_moves_the_wall_clock(server):
     with server.box(determinism={"start_time": "2020-01-02T03:04:05Z"}) as b:
         assert b.out("date +%F; python3 -c 'import datetime; print(datetime.date.today())'").split() == ["2020-01-02"] * 2
+
+
+def test_a_file_takes_the_settings_of_its_boxes_to_another_server(server, tmp_path):
+    with server.box(determinism={"hostname": "far-away", "cpus": 1}, memory="300m") as b:
+        t = sg.unique("t")
+        b.tool("bash:run", {"command": "hostname; nproc; echo $TZ"}, trajectory_id=t)
+        for form in "sandglass", "openai":
+            cli(server, "export", t, "--format", form, "-o", tmp_path / form, rc=0)
+    with sg.running("--pool-size", "0") as other:
+        for form in "sandglass", "openai":
+            r = replay(other, tmp_path / form, rc=0)
+            assert r["counts"]["identical"] == 1 and r["details"][0]["output_preview"].startswith("far-away\n1\n"), r
+            cli(other, "import", tmp_path / form, "--store", "--id", form, rc=0)
+            assert replay(other, form, rc=0)["counts"]["identical"] == 1
