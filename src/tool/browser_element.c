@@ -179,7 +179,8 @@ int browser_aim(struct hand *h, struct browser *b, const struct browser_params *
     }
     if (!browser_names_element(p))
         return err_set(e, ERR_MISSING, "selector: which element? (or ref, index, x and y)");
-    int n = browser_locate(h, b, p, "locate", ",\"hit\":true", &at, e);
+    const char *how = p->button.n ? ",\"hit\":true,\"press\":true" : ",\"hit\":true"; /* without one it is a hover */
+    int n = browser_locate(h, b, p, "locate", how, &at, e);
     if (n < 0)
         return n;
     *x = at.x;

@@ -28,8 +28,7 @@ PAGES = {
         <h5>Small head</h5><div role=tab aria-selected=true>First</div><details><summary>More</summary>inside</details><div aria-hidden=true>decoration</div>
         <p>one <a href=/done.html target=_blank>two</a></p><div role=button aria-pressed=true aria-disabled=true>Bold</div><div contenteditable=true title=Note></div>""",
     "cover.html": """<title>Cover</title><body style="margin:0"><button id=under style="position:absolute;left:40px;top:40px" onclick="document.title='reached'">u</button>
-        <div id=over style="position:fixed;inset:0" onclick="document.title='stopped'"></div><button id=off disabled onclick="document.title='off'"
-        style="position:relative;z-index:9">off</button>""",
+        <div id=over style="position:fixed;inset:0" onclick="document.title='stopped'"></div><fieldset id=off disabled style="position:relative;z-index:9;width:90px"><button id=dim onclick="document.title='off'">off</button></fieldset><style>#dim:hover { color: red }</style>""",
     "data.bin": "0123456789" * 100,
     "drag.html": """<title>Drag</title><body style="margin:0"><div id=a draggable=true style="position:absolute;left:20px;top:20px;width:80px;height:80px">a</div>
         <div id=z style="position:absolute;left:300px;top:200px;width:200px;height:200px">z</div><script>
@@ -132,9 +131,11 @@ def test_a_click_waits_until_it_reaches_its_element(web):
     web.open("cover.html")
     r = web.click("task_error", selector="#under", timeout=1)
     assert '<div id="over"' in r["message"] and "covered" in r["message"] and web.js("document.title") == "Cover"
-    assert "disabled" in web.click("task_error", selector="#off", timeout=1)["message"]
+    assert "disabled" in web.click("task_error", selector="#dim", timeout=1)["message"]
+    web.hover(selector="#dim")
+    assert web.js("getComputedStyle(dim).color") == "rgb(255, 0, 0)"
     web.js("setTimeout(() => { over.remove(); off.disabled = false }, 200); 1")
-    assert web.click(selector="#under")["title"] == "reached" and web.click(selector="#off")["title"] == "off"
+    assert web.click(selector="#under")["title"] == "reached" and web.click(selector="#dim")["title"] == "off"
 
 
 def test_what_is_no_selector_is_told_at_once(web, box):

@@ -35,9 +35,9 @@
         for (const root of roots(document)) o.observe(root, { subtree: true, childList: true, attributes: true, characterData: true });
         for (const t of EVENTS) addEventListener(t, told, true);
     };
-    // Why a click on it would not reach it.
-    const hindrance = e => {
-        if (e.disabled) return 'disabled';
+    // Why the mouse would not reach it; what is disabled can be pointed at.
+    const hindrance = (e, press) => {
+        if (press && e.matches(':disabled')) return 'disabled';
         const r = e.getBoundingClientRect(), root = e.getRootNode();
         const hit = root.elementFromPoint ? root.elementFromPoint(r.left + r.width / 2, r.top + r.height / 2) : null;
         if (!hit || e.contains(hit) || [...(e.labels || [])].some(l => l.contains(hit)) || (hit.closest('label') || {}).control === e) return undefined;
@@ -132,7 +132,7 @@
             const e = find(how);
             if (!e) return null;
             e.scrollIntoView({ block: 'center', inline: 'center', behavior: 'instant' });
-            return { ...place(e), element: describe(e), visible: visible(e), not: how.hit && visible(e) ? hindrance(e) : undefined };
+            return { ...place(e), element: describe(e), visible: visible(e), not: how.hit && visible(e) ? hindrance(e, how.press) : undefined };
         },
         exists(how) { const e = find(how); return e ? { exists: true, visible: visible(e) } : null; },
         focus(how) {
