@@ -9,6 +9,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "cli/client.h"
+#include "cli/repo.h"
 
 enum { TRIES = 6, ROOT_TRIES = 220, PAGES = 10000, TTL_S = 24 * 3600 };
 
@@ -126,9 +127,14 @@ static int make_box(struct world *w, const char *recorded, char **ret)
         return r;
     struct str state = json_get_str(known, "began_with");
     const struct json *settings = known ? json_get(known, "settings") : settings_in_file(w, recorded);
-    buf_init(&body, 64 * KiB);
+    buf_init(&body, LIMIT_HTTP_BODY);
     jw_obj(&j);
     for (const struct json *m = settings ? settings->first : NULL; m; m = m->next) {
+        if (!known && str_is(m->name, "repo")) { /* another server's: if it was on this machine, it is sent along */
+            repo_add(w->api, &j, arena_z(&w->arena, json_get_str(m, "url")),
+                     arena_z(&w->arena, json_get_str(m, "commit")));
+            continue;
+        }
         jw_key_str(&j, m->name);
         jw_raw(&j, m->raw);
     }

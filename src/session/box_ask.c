@@ -302,6 +302,32 @@ int box_ask_bind(const struct node *n, const struct json *config, struct box_ask
     return origin_check(config, ask, e);
 }
 
+/* As it is asked for: at the commit that it became, from the clone that is there already. */
+static void print_origin(const struct json *origin, struct jw *w)
+{
+    static const char *const task[] = { "setup_commands", "test_command", "language", "work_dir", "timeout", "env" };
+    const struct json *repo = json_get(origin, "repo");
+    struct str head = json_get_str(repo, "head"), state = json_get_str(origin, "state");
+
+    if (json_get_str(repo, "url").n) {
+        jw_key(w, "repo");
+        jw_obj(w);
+        jw_kstr(w, "url", json_get_str(repo, "url"));
+        jw_kstr(w, "commit", head.n ? head : json_get_str(repo, "commit"));
+        if (state.n)
+            jw_kstr(w, "state", state);
+        jw_obj_end(w);
+    }
+    jw_key(w, "task");
+    jw_obj(w);
+    for (size_t i = 0; i < sizeof task / sizeof *task; i++) {
+        const struct json *v = json_get(origin, task[i]);
+        if (v && v->type != JSON_NULL)
+            jw_kraw(w, task[i], v->raw);
+    }
+    jw_obj_end(w);
+}
+
 void box_settings_print(const struct json *record, struct jw *w)
 {
     static const struct {
@@ -329,9 +355,6 @@ void box_settings_print(const struct json *record, struct jw *w)
     profile_read(json_get(spec, "determinism"), &p);
     profile_print(&p, false, w);
     const struct json *origin = json_get_str(record, "began_with").n ? NULL : json_get(record, "origin");
-    for (const struct json *m = origin ? origin->first : NULL; m; m = m->next)
-        if (origin_is_key(m->name) && m->type != JSON_NULL) {
-            jw_key_str(w, m->name);
-            jw_raw(w, m->raw);
-        }
+    if (origin)
+        print_origin(origin, w);
 }

@@ -14,6 +14,8 @@ static const struct field repo_fields[] = {
     FIELD(STR, struct origin_repo, commit, "commit, tag or branch", .required = true, .max = 256),
     FIELD(STR, struct origin_repo, bundle, "base64 of a git bundle, which is cloned instead of the URL",
           .max = LIMIT_REPO_BUNDLE / 3 * 4 + 4),
+    FIELD(STR, struct origin_repo, state,
+          "id of the state of an earlier clone of it, which is taken if it is still there", .max = 40),
     { 0 },
 };
 static const struct field task_fields[] = {

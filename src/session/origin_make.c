@@ -475,6 +475,26 @@ static struct make *make_new(const struct box *b)
     return m;
 }
 
+/* Cloned before: only the set-up is run again. Else it is cloned, as if nobody had spoken of a state. */
+static void on_clone_found(void *arg, const struct state *s, const struct err *e)
+{
+    struct make *m = arg;
+    struct err why = { 0 };
+
+    if (s && !e && !s->quarantined && !s->suspect && strcmp(s->image, m->spec.image) == 0 &&
+        s->spec.sudo == m->spec.sudo) {
+        snprintf(m->base, sizeof m->base, "%s", s->id);
+        m->head = m->ask.at.commit;
+        if (!m->ask.setup_commands.n) {
+            finish(m, s, NULL);
+            return;
+        }
+        state_apply(s, &m->spec);
+    }
+    if (start(m, &why) < 0)
+        finish(m, NULL, &why);
+}
+
 int origin_begin(struct box *b, const struct json *config, void (*ready)(struct box *b, const struct err *e),
                  struct err *e)
 {
@@ -491,7 +511,9 @@ int origin_begin(struct box *b, const struct json *config, void (*ready)(struct 
         bool needs_helper = m->ask.at.url.n || m->ask.setup_commands.n || (dir.n && !str_is(dir, "/workspace"));
         m->shown = m->ask.at.url.n ? origin_shown(&m->arena, m->ask.at.url) : (struct str){ 0 };
         m->plain_dir = !needs_helper && !dir.n;
-        if (needs_helper)
+        if (m->ask.at.state.n)
+            state_find(m->node, m->tenant, m->ask.at.state, on_clone_found, m);
+        else if (needs_helper)
             r = start(m, e);
         else
             finish(m, NULL, NULL);

@@ -4,7 +4,7 @@
 #include "session/origin.h"
 
 struct origin_repo {
-    struct str url, commit, bundle; /* bundle: base64 */
+    struct str url, commit, bundle, state; /* bundle: base64 */
 };
 struct origin_ask {
     struct strs setup_commands;

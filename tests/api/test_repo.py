@@ -11,6 +11,7 @@ import threading
 import pytest
 
 import sg
+from test_replay import cli, replay
 
 
 def git(where, *words):
@@ -257,3 +258,26 @@ def test_a_box_from_a_repository_survives_a_restart_with_its_task(server, repo):
         assert box.tool("knowlyr:run_tests")["data"]["output"] == "still\n"
         server.post(f"/sg/v1/boxes/{box.id}/reset")
         assert box.tool("knowlyr:file_read", {"path": "src/main.py"})["data"]["success"]
+
+
+def test_a_replay_begins_at_the_same_commit_with_the_same_set_up_here_and_elsewhere(server, repo, place, tmp_path):
+    private = Repo(place + "/elsewhere")  # not below mount.roots: the command line sends it along
+    task = {"setup_commands": ["echo built > built"], "env": {"MOOD": "fine"}}
+    with make(server, repo, "main", task=task) as box:
+        box.out("pwd; git rev-parse HEAD; cat built src/main.py; echo $MOOD")
+        box.tool("knowlyr:shell", {"command": "pwd; ls; echo $MOOD"})
+        trajectory = box.show()["trajectory"]
+        later = repo.commit("src/main.py", "print('three')\n")  # main has moved on: the commit is meant, not its name
+        assert replay(server, trajectory, rc=0)["counts"]["identical"] == 2
+        git(repo.path, "reset", "-q", "--hard", repo.second)
+        assert later != repo.second
+    with server.box(repo={"url": "file://" + private.path, "commit": private.first,
+                          "bundle": base64.b64encode(subprocess.run(
+                              ["git", "-c", "safe.directory=*", "-C", private.path, "bundle", "create", "-q", "-", "--all"],
+                              check=True, capture_output=True).stdout).decode()}) as box:
+        box.out("git rev-parse HEAD; ls")
+        trajectory = box.show()["trajectory"]
+    assert replay(server, trajectory, rc=0)["counts"]["identical"] == 1  # from the clone that is there
+    cli(server, "export", trajectory, "--format", "sandglass", "-o", tmp_path / "t.json", rc=0)
+    with sg.running("--pool-size", "0") as other:
+        assert replay(other, tmp_path / "t.json", rc=0)["counts"]["identical"] == 1
