@@ -302,14 +302,15 @@ int box_ask_bind(const struct node *n, const struct json *config, struct box_ask
     return origin_check(config, ask, e);
 }
 
-/* As it is asked for: at the commit that it became, from the clone that is there already. */
-static void print_origin(const struct json *origin, struct jw *w)
+/* As it is asked for: at the commit that it became, from the clone that is there already. A fork has its files from a
+ * state, and nothing is set up. */
+static void print_origin(const struct json *origin, bool fork, struct jw *w)
 {
     static const char *const task[] = { "setup_commands", "test_command", "language", "work_dir", "timeout", "env" };
     const struct json *repo = json_get(origin, "repo");
     struct str head = json_get_str(repo, "head"), state = json_get_str(origin, "state");
 
-    if (json_get_str(repo, "url").n) {
+    if (!fork && json_get_str(repo, "url").n) {
         jw_key(w, "repo");
         jw_obj(w);
         jw_kstr(w, "url", json_get_str(repo, "url"));
@@ -320,7 +321,7 @@ static void print_origin(const struct json *origin, struct jw *w)
     }
     jw_key(w, "task");
     jw_obj(w);
-    for (size_t i = 0; i < sizeof task / sizeof *task; i++) {
+    for (size_t i = fork; i < sizeof task / sizeof *task; i++) {
         const struct json *v = json_get(origin, task[i]);
         if (v && v->type != JSON_NULL)
             jw_kraw(w, task[i], v->raw);
@@ -354,7 +355,6 @@ void box_settings_print(const struct json *record, struct jw *w)
     struct box_profile p = { 0 };
     profile_read(json_get(spec, "determinism"), &p);
     profile_print(&p, false, w);
-    const struct json *origin = json_get_str(record, "began_with").n ? NULL : json_get(record, "origin");
-    if (origin)
-        print_origin(origin, w);
+    if (json_get(record, "origin"))
+        print_origin(json_get(record, "origin"), json_get_str(record, "began_with").n > 0, w);
 }

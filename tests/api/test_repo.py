@@ -269,6 +269,11 @@ def test_a_replay_begins_at_the_same_commit_with_the_same_set_up_here_and_elsewh
         trajectory = box.show()["trajectory"]
         later = repo.commit("src/main.py", "print('three')\n")  # main has moved on: the commit is meant, not its name
         assert replay(server, trajectory, rc=0)["counts"]["identical"] == 2
+        copy = sg.Box(server, server.post(f"/sg/v1/boxes/{box.id}/fork", {}, 201)["boxes"][0]["id"])
+        copy.tool("knowlyr:shell", {"command": "pwd; ls; echo $MOOD"})
+        copy.out("pwd; echo $MOOD; echo no > built")
+        assert replay(server, copy.show()["trajectory"], rc=0)["counts"]["identical"] == 2
+        server.destroy(copy.id)
         git(repo.path, "reset", "-q", "--hard", repo.second)
         assert later != repo.second
     with server.box(repo={"url": "file://" + private.path, "commit": private.first,
