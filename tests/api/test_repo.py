@@ -4,6 +4,7 @@ import base64
 import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import threading
@@ -286,3 +287,20 @@ def test_a_replay_begins_at_the_same_commit_with_the_same_set_up_here_and_elsewh
     cli(server, "export", trajectory, "--format", "sandglass", "-o", tmp_path / "t.json", rc=0)
     with sg.running("--pool-size", "0") as other:
         assert replay(other, tmp_path / "t.json", rc=0)["counts"]["identical"] == 1
+
+
+def test_a_lost_box_from_a_repository_goes_on_in_another_one_with_its_task(server, repo):
+    t, w, new = sg.unique("t"), sg.unique("w"), sg.unique("w")
+    server.session(w, state="step", repo={"url": repo.url, "commit": repo.first},
+                   task={"env": {"MOOD": "fine"}, "setup_commands": ["echo b > built"]})
+    commands = ["pwd; ls; echo $MOOD", "echo 1 > n"]
+    first = [server.execute(w, "bash:run", {"command": c}, trajectory_id=t) for c in commands]
+    box = first[0]["meta"]["box_id"]
+    os.kill(server.init_pid(box), signal.SIGKILL)
+    sg.wait_for(lambda: box not in {b["id"] for b in server.get("/sg/v1/boxes")["boxes"]})
+    again = [server.execute(new, "bash:run", {"command": c}, trajectory_id=t, fast_forward=True) for c in commands]
+    assert [r["data"] for r in again] == [r["data"] for r in first]
+    r = server.execute(new, "bash:run", {"command": "pwd; cat n built; echo $MOOD"}, trajectory_id=t, fast_forward=True)
+    assert r["data"]["stdout"] == "/workspace\n1\nb\nfine\n"
+    server.disconnect(new)
+    server.disconnect(w)
