@@ -305,8 +305,9 @@
         value: (act, how) => {
             if (how.foreign && reached()) return 'null';
             prefix = how.prefix || '';
-            if (how.watch) watch();
-            return JSON.stringify(acts[act](how) ?? null);
+            const r = acts[act](how) ?? null;
+            if (how.watch && (!r || r.exists || r.visible === false || r.not)) watch(); // it may be looked for again
+            return JSON.stringify(r);
         },
         configurable: false, enumerable: false,
     });
