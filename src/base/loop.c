@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <sched.h>
 #include <sys/epoll.h>
 #include <time.h>
 #include <unistd.h>
@@ -9,7 +10,7 @@
 enum {
     EVENTS_PER_TURN = 256,
     EACH_TURN_MAX = 4,
-    LOOKS_SKIPPED = 64, /* after one in vain: perhaps whom we wait for needs this processor */
+    VAIN_MAX = 6, /* after so many looks in vain one in 64 is made: perhaps whom we wait for needs this processor */
 };
 
 struct loop_fd {
@@ -46,7 +47,7 @@ struct loop {
     struct later before; /* cb NULL: none */
     struct loop_fd *dead;
     int expect_us;
-    unsigned skip_looks;
+    unsigned skip_looks, vain;
 };
 
 static int64_t clock_us(clockid_t id)
@@ -268,10 +269,10 @@ static int look(struct loop *l, struct epoll_event *events)
         l->skip_looks--;
         return 0;
     }
-    do
-        n = epoll_wait(l->epfd, events, EVENTS_PER_TURN, 0);
-    while (n == 0 && now_us() < until);
-    l->skip_looks = n == 0 ? LOOKS_SKIPPED : 0;
+    while ((n = epoll_wait(l->epfd, events, EVENTS_PER_TURN, 0)) == 0 && now_us() < until)
+        (void)sched_yield(); /* whom we wait for may be waiting for this processor */
+    l->vain = n != 0 ? 0 : l->vain < VAIN_MAX ? l->vain + 1 : VAIN_MAX;
+    l->skip_looks = (1u << l->vain) - 1;
     return n;
 }
 

@@ -136,6 +136,7 @@ struct box {
     struct session *sessions;     /* by next_in_box */
     struct call *running;
     size_t running_count;
+    int64_t last_run_us; /* of the call that ended last */
     struct box_waiter *opening, *closing;
     struct dial *dials; /* connections that are being made */
     size_t dialed;      /* those and the ones that are open */
