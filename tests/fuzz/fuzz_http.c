@@ -45,6 +45,15 @@ static void on_stream_gone(void *arg)
     ((struct run *)arg)->stream = NULL;
 }
 
+/* Two slashes, but for those of a URL that is part of the path. */
+static bool has_empty_part(struct str path)
+{
+    for (size_t i = 0; i + 1 < path.n; i++)
+        if (path.p[i] == '/' && path.p[i + 1] == '/' && (i == 0 || path.p[i - 1] != ':'))
+            return true;
+    return false;
+}
+
 static void check_request(struct run *f, struct http_request *r)
 {
     look(f, r->method);
@@ -53,7 +62,7 @@ static void check_request(struct run *f, struct http_request *r)
     look(f, r->query);
     look(f, r->body);
     look(f, r->peer);
-    check(r->path.n > 0 && !memmem(r->path.p, r->path.n, "..", 2) && !memmem(r->path.p, r->path.n, "//", 2) &&
+    check(r->path.n > 0 && !memmem(r->path.p, r->path.n, "..", 2) && !has_empty_part(r->path) &&
           !memchr(r->path.p, 0, r->path.n));
     check(r->body.n <= (size_t)LIMIT_HTTP_BODY);
     for (size_t i = 0; i < r->headers.n; i++) {

@@ -538,7 +538,8 @@ TEST(recorder_killed_in_a_loop)
     recorder_client_free(s.client);
     loop_timer_free(s.beat);
     loop_free(s.loop);
-    EXPECT_INT(end_child(s.recorder, SIGTERM), 0);
+    int ended = end_child(s.recorder, SIGTERM);
+    EXPECT_TRUE(ended == 0 || WTERMSIG(ended) == SIGTERM); /* the last one may have begun only now */
 
     ingest(&f); /* opens what the last recorder left */
     EXPECT_INT(index_position(f.x), journal_end(f.j));
