@@ -155,7 +155,7 @@ static void look_for_simple(struct simple *s, struct str action, bool full_names
         const struct tool *t = find_in(*b, action);
         if (!t || (*b)->full_names != full_names || ((*b)->hidden && !hidden_too))
             continue;
-        if (full_names && t->flags & TOOL_HIDDEN)
+        if (full_names && !(t->flags & TOOL_REMOTE)) /* the user's own; others' names have another meaning elsewhere */
             continue;
         s->n++;
         if (s->at < sizeof s->matches)

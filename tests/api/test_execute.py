@@ -139,7 +139,7 @@ def test_background_child_that_holds_stdout_does_not_hang_the_call(box):
     r = box.run("sleep 300 & echo started")
     assert r["data"]["stdout"] == "started\n" and time.monotonic() - t < sg.PATIENCE
     assert box.out("echo next") == "next\n"
-    assert alive(box, "sleep 300")
+    assert sg.wait_for(lambda: alive(box, "sleep 300"))
 
 
 def test_background_child_with_subshell_and_pipe_does_not_hang_the_call(box):

@@ -133,7 +133,7 @@ def test_fifty_real_steps_are_replayed_identically_down_to_their_files(server):
 
 PLANTED = {  # at which step, what, and what the report must say
     10: ("date +%N", "nondeterministic", "clock"),
-    14: ("echo $RANDOM$RANDOM", "nondeterministic", "random numbers"),
+    14: ("echo $RANDOM-$RANDOM", "nondeterministic", "random numbers"),
     20: ("python3 -c 'import dep; print(dep.VERSION)'", "diverged", "changed dependency"),
     25: ("frob calc.c", "diverged", "missing program: frob"),
     31: ("curl -sS -m 3 http://192.0.2.1/", "diverged", "network denied"),
@@ -180,14 +180,14 @@ def test_files_that_differ_are_found_though_the_answers_are_the_same(server):
 
 
 def test_what_a_random_step_left_is_not_blamed_on_the_steps_behind_it(server):
-    r = replay(server, record(server, ["echo $RANDOM$RANDOM | tee dice", "true", "echo b > b"], state="step"), rc=0)
+    r = replay(server, record(server, ["echo $RANDOM-$RANDOM | tee dice", "true", "echo b > b"], state="step"), rc=0)
     assert [d["class"] for d in r["details"]] == ["nondeterministic", "identical", "identical"], odd(r)
     assert all(d["files_differ"] for d in r["details"])  # said, though it is nobody's fault
 
 
 def test_files_under_made_up_names_are_the_same_files_if_their_contents_are(server):
     steps = ["date; mktemp", "d=$(mktemp -d); echo x > $d/f; ls $d",
-             "python3 -c 'import tempfile; tempfile.NamedTemporaryFile(delete=False).write(b\"a\")'", "echo $RANDOM$RANDOM > $(mktemp)"]
+             "python3 -c 'import tempfile; tempfile.NamedTemporaryFile(delete=False).write(b\"a\")'", "echo $RANDOM-$RANDOM > $(mktemp)"]
     r = replay(server, record(server, steps, state="step"), rc=0)
     assert [d["class"] for d in r["details"]] == ["benign", "benign", "benign", "nondeterministic"], odd(r)
     assert r["details"][1]["rules"] == ["temporary"]

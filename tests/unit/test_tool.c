@@ -55,8 +55,7 @@ TEST(tool_resolve_as_agentflow_does)
         { "delete", "file:delete" },
         { "goto", "browser:goto" },
         { "jupyter_execute", "jupyter:execute" },
-        { "watchers", "watch:watchers" }, /* only looked for where none of the others has the name */
-        { "manage", NULL, ERR_INVALID, "\"skills:manage\",\"proxy:manage\"" },
+        { "watchers", NULL, ERR_NOT_FOUND, "" }, /* only by its full name */
         { "count", NULL, ERR_INVALID, "\"probe_shared:count\",\"probe_session:count\"" },
         { "bash:nope", NULL, ERR_NOT_FOUND, "" },
         { "nope:run", NULL, ERR_NOT_FOUND, "" },
