@@ -70,11 +70,6 @@ bool buf_z(struct buf *b, const char *z)
     return buf_add(b, z, strlen(z));
 }
 
-bool buf_char(struct buf *b, char c)
-{
-    return buf_add(b, &c, 1);
-}
-
 bool buf_printf(struct buf *b, const char *fmt, ...)
 {
     va_list ap, again;

@@ -17,11 +17,18 @@ void buf_reset(struct buf *b); /* empty again; keeps the memory */
 bool buf_add(struct buf *b, const void *p, size_t n);
 bool buf_str(struct buf *b, struct str s);
 bool buf_z(struct buf *b, const char *z);
-bool buf_char(struct buf *b, char c);
 bool buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void *buf_room(struct buf *b, size_t n); /* n writable bytes at the end, or NULL; then buf_grew() */
 void buf_grew(struct buf *b, size_t n);
 void buf_eat(struct buf *b, size_t n); /* removes n bytes from the front */
+
+static inline bool buf_char(struct buf *b, char c)
+{
+    if (b->full || b->n >= b->size || b->n >= b->cap)
+        return buf_add(b, &c, 1);
+    b->p[b->n++] = c;
+    return true;
+}
 
 static inline struct str buf_view(const struct buf *b)
 {

@@ -602,8 +602,32 @@ static void put_string(struct buf *out, struct str s)
     buf_char(out, '"');
 }
 
+/* A string of plain bytes, as most are, with what stands around it: one look, one copy. False: it is none. */
+static bool put_plain(struct jw *w, struct str s, bool is_key)
+{
+    if (plain_run(s.p, s.n) < s.n)
+        return false;
+    size_t n = s.n + 2 + w->comma + is_key;
+    char *p = w->out->full ? NULL : buf_room(w->out, n);
+    if (p) {
+        if (w->comma)
+            *p++ = ',';
+        *p++ = '"';
+        if (s.n)
+            memcpy(p, s.p, s.n);
+        p[s.n] = '"';
+        if (is_key)
+            p[s.n + 1] = ':';
+        buf_grew(w->out, n);
+    }
+    w->comma = !is_key;
+    return true;
+}
+
 void jw_key_str(struct jw *w, struct str name)
 {
+    if (put_plain(w, name, true))
+        return;
     separate(w);
     put_string(w->out, name);
     buf_char(w->out, ':');
@@ -637,6 +661,8 @@ void jw_str(struct jw *w, struct str s)
         jw_null(w);
         return;
     }
+    if (put_plain(w, s, false))
+        return;
     separate(w);
     put_string(w->out, s);
 }
