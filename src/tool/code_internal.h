@@ -1,4 +1,4 @@
-/* What code.c (fresh processes) and code_session.c (contexts that last) share. */
+/* What code.c (fresh processes), code_session.c (contexts that last) and code_text.c (files, as text) share. */
 #pragma once
 
 #include "base/str.h"
@@ -62,6 +62,27 @@ struct contexts_result {
     struct rows sessions;
 };
 
+struct read_params {
+    struct str file_path;
+    int64_t offset, limit;
+};
+struct glob_params {
+    struct str pattern, path;
+};
+struct grep_params {
+    struct str pattern, path, glob;
+};
+struct text_result {
+    struct str result;
+};
+struct edit_params {
+    struct str file_path, old_string, new_string;
+    bool replace_all;
+};
+struct write_params {
+    struct str file_path, content;
+};
+
 #ifdef IN_BOX
 struct task;
 struct hand;
@@ -79,4 +100,9 @@ int load_run(struct hand *h, const void *params, void *result, struct err *e);
 void contexts_begin(struct task *t, const void *params);
 void end_begin(struct task *t, const void *params);
 void interrupt_context_begin(struct task *t, const void *params);
+int read_run(struct hand *h, const void *params, void *result, struct err *e);
+int glob_run(struct hand *h, const void *params, void *result, struct err *e);
+int grep_run(struct hand *h, const void *params, void *result, struct err *e);
+int edit_run(struct hand *h, const void *params, void *result, struct err *e);
+int write_run(struct hand *h, const void *params, void *result, struct err *e);
 #endif

@@ -38,7 +38,7 @@ fuzz() {
     mkdir -p "$out/corpus/$name" "tests/fuzz/corpus/$name"
     compile "$target" src/base/*.c src/wire/*.c $(words needs "$target") || return 1
     clang -fsanitize=fuzzer,address,undefined -o "$out/fuzz_$name" $objs $(words libs "$target") || return 1
-    "$out/fuzz_$name" -max_total_time="$seconds" ${FUZZ_SEED:+-seed="$FUZZ_SEED"} -timeout=60 -rss_limit_mb=2048 -artifact_prefix="$out/$name-" \
+    "$out/fuzz_$name" -max_total_time="$seconds" ${FUZZ_SEED:+-seed="$FUZZ_SEED"} -timeout=10 -rss_limit_mb=2048 -artifact_prefix="$out/$name-" \
         -print_final_stats=1 "$out/corpus/$name" "tests/fuzz/corpus/$name" >"$log" 2>&1 ||
         { tail -n 40 "$log"; return 1; }
     runs=$(sed -n 's/^stat::number_of_executed_units: *//p' "$log")
