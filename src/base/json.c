@@ -1,7 +1,10 @@
-/* JSON reader and writer. Both move over runs of plain ASCII eight bytes at a time and look at single bytes only
+/* JSON reader and writer. Both move over runs of plain ASCII eight or sixteen bytes at a time and look at single bytes only
  * where something happens: a quote, an escape, a control character, the start of a UTF-8 sequence. */
 #include "base/json.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +28,18 @@ static size_t plain_run(const char *p, size_t n)
 {
     size_t i = 0;
 
+#ifdef __SSE2__
+    for (; n - i >= 16; i += 16) {
+        __m128i w = _mm_loadu_si128((const void *)(p + i));
+        /* as signed bytes, all of 0x80 to 0xFF are below the space, too */
+        __m128i odd = _mm_or_si128(_mm_cmplt_epi8(w, _mm_set1_epi8(' ')),
+                                   _mm_or_si128(_mm_cmpeq_epi8(w, _mm_set1_epi8('"')),
+                                                _mm_cmpeq_epi8(w, _mm_set1_epi8('\\'))));
+        unsigned found = (unsigned)_mm_movemask_epi8(odd);
+        if (found)
+            return i + (size_t)__builtin_ctz(found);
+    }
+#endif
     for (; n - i >= 8; i += 8) {
         uint64_t w;
         memcpy(&w, p + i, 8);

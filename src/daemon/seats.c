@@ -369,9 +369,9 @@ static void on_ready_byte(void *arg, uint32_t events)
         pool_hold(x);
         seat_set_state(x, SEAT_PARKED);
     } else {
-        seat_keep(x);
         seat_set_state(x, SEAT_OUT);
         answer_made(x, false);
+        seat_keep(x); /* after a kill before this the files are found by their handle */
     }
     close(TAKE_FD(x->proc.channel));
     state_note_scratch(x);

@@ -8,6 +8,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "image/layer_dir.h"
 
 enum { CHUNK = 256 * 1024 };
 
@@ -166,10 +167,13 @@ static int copy_alone(const struct copy_opts *o, struct err *e)
 int copy_node(const struct copy_opts *o, uint64_t *bytes, struct err *e)
 {
     char key[48];
-    bool linked = (o->linked || o->node->nlink > 1) && o->node->type != NODE_WHITEOUT && o->links >= 0;
+    bool linked = (o->linked || o->node->nlink > 1) && o->node->type != NODE_WHITEOUT;
+    int links = linked ? layer_new_links(o->layer, e) : -1;
 
+    if (linked && links < 0)
+        return links;
     snprintf(key, sizeof key, "%llx.%llx", (unsigned long long)o->node->dev, (unsigned long long)o->node->ino);
-    if (linked && linkat(o->links, key, o->to, o->as, 0) == 0)
+    if (linked && linkat(links, key, o->to, o->as, 0) == 0)
         return 0;
     if (linked && errno != ENOENT)
         return err_sys(e, "link '%s'", o->name);
@@ -177,7 +181,7 @@ int copy_node(const struct copy_opts *o, uint64_t *bytes, struct err *e)
     if (r < 0)
         return err_wrap(e, r, "copy '%s'", o->name);
     *bytes += o->node->type == NODE_FILE ? o->node->size : 0;
-    if (linked && linkat(o->to, o->as, o->links, key, 0) < 0)
+    if (linked && linkat(o->to, o->as, links, key, 0) < 0)
         return err_sys(e, "link '%s'", o->name);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "image/node.h"
 
 struct err;
+struct layer_new;
 
 struct copy_opts {
     int from;                /* directory */
@@ -15,7 +16,7 @@ struct copy_opts {
     uint32_t base;           /* of the source's ids, for ACLs */
     int to;                  /* directory; the name must not be there */
     bool linked;             /* it has other names, whatever nlink says */
-    int links;               /* directory that holds the first copy of each file with several names, by inode */
+    struct layer_new *layer; /* that it is copied into: finds the first copy of a file with several names */
 };
 
 /* All but directories. */

@@ -126,7 +126,7 @@ static int flat_name(struct flat *f, int out, const char *name, const struct sta
         r = make_dir(f, out, name, &is, &was, e);
     } else if (!merged || is.layer < real->stack->image_from) {
         const struct copy_opts c = {
-            .from = is.at, .name = name, .as = name, .node = &is.node, .to = out, .links = f->new.links
+            .from = is.at, .name = name, .as = name, .node = &is.node, .to = out, .layer = &f->new
         };
         r = copy_node(&c, &f->ret.bytes, e);
         f->ret.entries++;

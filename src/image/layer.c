@@ -79,10 +79,21 @@ int layer_new_top(struct layer_new *n, struct err *e)
         return err_sys(e, "make layer %s", n->id);
     n->top = openat(n->layers, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     /* The lock says that somebody is at work here; see layer_gc.h. */
-    if (n->top < 0 || flock(n->top, LOCK_SH | LOCK_NB) < 0 || mkdirat(n->top, "links", 0700) < 0)
+    if (n->top < 0 || flock(n->top, LOCK_SH | LOCK_NB) < 0)
         return err_sys(e, "make layer %s", n->id);
-    n->links = openat(n->top, "links", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return n->links < 0 ? err_sys(e, "make layer %s", n->id) : n->top;
+    return n->top;
+}
+
+int layer_new_links(struct layer_new *n, struct err *e)
+{
+    if (n->links >= 0)
+        return n->links;
+    int top = layer_new_top(n, e);
+    if (top < 0)
+        return top;
+    if (mkdirat(top, "links", 0700) == 0)
+        n->links = openat(top, "links", O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    return n->links < 0 ? err_sys(e, "make layer %s", n->id) : n->links;
 }
 
 /* One syncfs instead of an fsync per file: on ext4 a thousand small fsyncs take seconds. */
@@ -93,7 +104,8 @@ int layer_new_seal(struct layer_new *n, bool sync, struct err *e)
     int r = layer_new_top(n, e);
     if (r < 0)
         return r;
-    tree_remove(n->top, "links");
+    if (n->links >= 0)
+        tree_remove(n->top, "links");
     if (sync && syncfs(n->top) < 0)
         return err_sys(e, "sync layer %s", n->id);
     snprintf(name, sizeof name, "%s.tmp", n->id);

@@ -293,7 +293,7 @@ static int write_alias(struct work *w, const struct alias *a, struct err *e)
                                  .node = &a->file->node,
                                  .base = w->o->seal->base,
                                  .to = out,
-                                 .links = w->o->new->links,
+                                 .layer = w->o->new,
                                  .linked = true };
     int r = copy_node(&c, &w->o->counts->bytes, e);
     w->o->counts->entries++;

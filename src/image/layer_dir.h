@@ -7,12 +7,13 @@
 struct layer_new {
     int layers; /* $home/layers */
     int top;    /* <id>.tmp, or -1: nothing yet */
-    int links;  /* <id>.tmp/links: first copies of files with several names, by inode */
+    int links;  /* <id>.tmp/links: first copies of files with several names, by inode; or -1: none yet */
     char id[LIMIT_LAYER_ID + 1];
 };
 
 int layer_new_begin(const char *home, const char *id, struct layer_new *ret, struct err *e);
-int layer_new_top(struct layer_new *n, struct err *e); /* makes the directories; borrowed */
+int layer_new_top(struct layer_new *n, struct err *e); /* makes it; borrowed */
+int layer_new_links(struct layer_new *n, struct err *e); /* likewise */
 int layer_new_seal(struct layer_new *n, bool sync, struct err *e);
 int layer_take_index(struct layer_new *n, const struct layer_chain *c, struct err *e); /* of c's newest */
 void layer_new_done(struct layer_new *n); /* throws away what was not sealed */

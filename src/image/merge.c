@@ -176,7 +176,7 @@ static int merge_name(struct merge *m, int out, const char *name, const struct p
         if (n.type == NODE_DIR)
             return make_dir(m, out, name, p, i, e);
         const struct copy_opts c = {
-            .from = p->fds[i], .name = name, .as = name, .node = &n, .to = out, .links = m->new.links
+            .from = p->fds[i], .name = name, .as = name, .node = &n, .to = out, .layer = &m->new
         };
         m->ret.entries++;
         return copy_node(&c, &m->ret.bytes, e);

@@ -75,7 +75,7 @@ static int write_node(struct seal *s, struct level *l, const char *name, const s
         return out;
     s->ret.entries++;
     const struct copy_opts c = {
-        .from = l->live, .name = name, .as = name, .node = n, .base = s->o->base, .to = out, .links = s->new.links
+        .from = l->live, .name = name, .as = name, .node = n, .base = s->o->base, .to = out, .layer = &s->new
     };
     return copy_node(&c, &s->ret.bytes, e);
 }

@@ -21,7 +21,7 @@
 #include "init/task.h"
 #include "isolate/root.h"
 
-enum { READ_ROOM = 4096, KEEP_ROOM = 64 * 1024 };
+enum { READ_ROOM = 4096, KEEP_ROOM = 64 * 1024, EXPECT_MAX_US = 500 };
 
 struct handover { /* a frame that carries a descriptor */
     struct handover *next;
@@ -286,6 +286,9 @@ static int on_call(struct link *l, uint64_t id, struct str payload, struct err *
     if (r < 0)
         return r;
     task_begin(l->init, id, &call);
+    known = call.expect_us > 0 ? task_find(l->init, id) : NULL;
+    if (known && !known->finished)
+        loop_expect(l->init->loop, call.expect_us < EXPECT_MAX_US ? (int)call.expect_us : EXPECT_MAX_US);
     return 0;
 }
 

@@ -27,6 +27,7 @@
 #include "init/script.h"
 #include "init/shell.h"
 #include "init/sudo.h"
+#include "isolate/child.h"
 #include "isolate/root.h"
 #include "isolate/spawner.h"
 
@@ -127,8 +128,10 @@ static void on_warm(void *arg, const struct shell_report *r)
 /* Ready is said either way: a box whose image has no bash can still do file work. */
 static void warm_up(struct init *in)
 {
-    if (in->boot.warm_shell || in->boot.warm_context || in->boot.warm_kernel || in->boot.warm_browser)
+    if (in->boot.warm_shell || in->boot.warm_context || in->boot.warm_kernel || in->boot.warm_browser) {
+        child_settle();
         root_settle();
+    }
     if (in->boot.warm_kernel)
         pyserver_need(in, PYSERVER_KERNEL);
 
@@ -144,6 +147,7 @@ static void warm_up(struct init *in)
         driver_spare(in, &context_kind);
     if (!s || shell_run(s, &noop, &w, NULL) < 0)
         say_ready();
+    child_settle();
     if (in->boot.warm_hand)
         hands_warm(in);
 }
@@ -193,13 +197,9 @@ static int init_run(struct init *in, struct err *e)
         return r;
     rtnetlink_open(in);
     hands_init(in);
-    if (in->boot.sudo) {
-        r = sudo_listen(in, e);
-        if (r < 0)
-            return r;
-    }
     warm_up(in);
-    return loop_run(in->loop);
+    r = in->boot.sudo ? sudo_listen(in, e) : 0; /* nobody has called yet */
+    return r < 0 ? r : loop_run(in->loop);
 }
 
 int main(int argc, char **argv)

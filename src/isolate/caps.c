@@ -22,12 +22,11 @@ uint64_t caps_kept(void)
     return set;
 }
 
-int caps_drop(struct err *e)
+int caps_bound(struct err *e)
 {
     uint64_t keep = caps_kept();
 
-    /* The bounding set first: dropping from it needs SETPCAP. The kernel may know capabilities that we do not;
-     * EINVAL tells where its list ends. */
+    /* The kernel may know capabilities that we do not; EINVAL tells where its list ends. */
     for (int cap = 0; cap < 64; cap++) {
         if (keep & (1ULL << cap))
             continue;
@@ -37,6 +36,12 @@ int caps_drop(struct err *e)
             return err_sys(e, "drop capability %d", cap);
         }
     }
+    return 0;
+}
+
+int caps_drop(struct err *e)
+{
+    uint64_t keep = caps_kept();
     struct __user_cap_header_struct head = { .version = _LINUX_CAPABILITY_VERSION_3 };
     struct __user_cap_data_struct data[2] = {
         { .effective = (uint32_t)keep, .permitted = (uint32_t)keep },

@@ -8,5 +8,7 @@
 struct err;
 
 uint64_t caps_kept(void);
-/* Drops everything else from all sets and the bounding set, for good, and sets no_new_privs. */
+/* Drops everything else from all sets but the bounding set, for good, and sets no_new_privs. */
 int caps_drop(struct err *e);
+/* The same for the bounding set: the second fence, since no_new_privs lets no program gain any. */
+int caps_bound(struct err *e);

@@ -217,7 +217,7 @@ static int drop_rights(struct child *c, struct err *e)
     r = step_reach(STEP_CAPS, e);
     if (r < 0)
         return r;
-    r = caps_drop(e);
+    r = caps_drop(e); /* all but the bounding set: child_settle() */
     if (r < 0)
         return r;
     r = step_reach(STEP_SECCOMP, e);
@@ -367,14 +367,16 @@ static int become_init(struct child *c, struct err *e)
     return r < 0 ? r : arrange(c, e);
 }
 
+static struct child *built; /* given back to the kernel when it was read: there may be a thousand inits */
+
 void child_become_init(const struct child_fds *take_fds, struct boot *ret)
 {
     struct err e = { 0 };
-    /* given back to the kernel: there may be a thousand inits */
     struct child *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
     if (c == MAP_FAILED)
         _exit(1);
+    built = c;
     c->in = *take_fds;
     c->asked = -1;
     (void)setsid();
@@ -384,5 +386,16 @@ void child_become_init(const struct child_fds *take_fds, struct boot *ret)
     }
     close(c->in.channel);
     *ret = c->go.boot;
-    munmap(c, sizeof *c);
+}
+
+void child_settle(void)
+{
+    struct err e;
+
+    if (!built)
+        return;
+    if (caps_bound(&e) < 0)
+        _exit(1); /* no program may have more than the box is to have */
+    munmap(built, sizeof *built);
+    built = NULL;
 }

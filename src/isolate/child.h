@@ -37,3 +37,5 @@ void child_reset_signals(void);
 /* Returns as root of the box, with nothing of the host in sight and the descriptors of wire/boot.h but the first. What
  * goes wrong is told over the channel, and the process ends. */
 void child_become_init(const struct child_fds *take_fds, struct boot *ret);
+/* What is left to do then, and need not be waited for: before the first program of the box is started. */
+void child_settle(void);

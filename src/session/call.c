@@ -320,6 +320,8 @@ void call_send_recorded(struct call *c)
         return;
     }
     struct node *n = c->node;
+    /* one client; a wake would take as long as the call */
+    int expect_us = n->calls.count == 1 && c->box->last_run_us < EXPECT_US ? EXPECT_US : 0;
     struct wire_call wire = {
         .tool = str_of(c->tool->name),
         .session = c->session && c->session->own_shell ? str_of(c->session->id) : STR(""),
@@ -328,12 +330,13 @@ void call_send_recorded(struct call *c)
             c->silent ? LIMIT_SHELL_STATE : n->opts.output_head, /* what a shell says of itself is taken whole */
         .tail_bytes = n->opts.output_tail,
         .kept_bytes = n->opts.output_kept,
+        .expect_us = expect_us,
         .params = buf_view(&c->packed),
     };
     if (c->box->up) /* else the link broke in this turn: init, asked again, will not know the call, and it fails */
         link_call(c->box->link, c->id, &wire);
-    if (n->calls.count == 1 && c->box->last_run_us < EXPECT_US) /* one client; a wake would take as long as the call */
-        loop_expect(n->loop, EXPECT_US);
+    if (expect_us)
+        loop_expect(n->loop, expect_us);
     buf_done(&c->packed);
     buf_init(&c->packed, LIMIT_FRAME);
 }

@@ -22,7 +22,7 @@ void index_close(struct index *x);
 
 /* One slice of the log, one transaction (at most INDEX_SLICE records or about 20 ms).
  * 1: there may be more, 0: all was read, < 0: the log is damaged or SQLite failed; nothing of the slice is kept. */
-enum { INDEX_SLICE = 512, INDEX_SLICE_US = 20000 };
+enum { INDEX_SLICE = 2048, INDEX_SLICE_US = 20000 };
 int index_ingest(struct index *x, struct err *e);
 uint64_t index_position(const struct index *x);
 struct index_counts index_counts(const struct index *x);

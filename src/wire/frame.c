@@ -18,6 +18,7 @@ const struct field wire_call_fields[] = {
     FIELD(INT, struct wire_call, head_bytes, "of each stream"),
     FIELD(INT, struct wire_call, tail_bytes, "of each stream"),
     FIELD(INT, struct wire_call, kept_bytes, "of each stream"),
+    FIELD(INT, struct wire_call, expect_us, "until its end, probably"),
     FIELD(BYTES, struct wire_call, params, "packed"),
     { 0 },
 };

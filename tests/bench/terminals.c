@@ -3,18 +3,23 @@
 #include "bench.h"
 
 #include <errno.h>
+#include <pty.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 enum { TERMINALS = 200, BOXES = 4, ALONE_ROUNDS = 1000, ROUNDS = 50, BOX_MAX = 64 };
 
 struct terminal {
     int fd;
+    pid_t bare;       /* the cat behind a pseudo terminal of our own, with no server between; 0: a WebSocket */
     int64_t typed_ns; /* 0: its echo is here */
 };
 
@@ -24,6 +29,11 @@ static void type_keys(const struct terminal *t, const char *keys)
     char frame[128] = { (char)0x82, (char)(0x80 | strlen(keys)) };
     size_t n = 6 + strlen(keys);
 
+    if (t->bare) {
+        if (write(t->fd, keys, strlen(keys)) != (ssize_t)strlen(keys))
+            die("a pseudo terminal takes no key: %s", strerror(errno));
+        return;
+    }
     memcpy(frame + 6, keys, strlen(keys));
     if (send(t->fd, frame, n, MSG_NOSIGNAL) != (ssize_t)n)
         die("a terminal takes no key: %s", strerror(errno));
@@ -56,6 +66,23 @@ static struct terminal open_terminal(const char *box)
     return t;
 }
 
+static struct terminal open_bare(void)
+{
+    struct terminal t = { 0 };
+    struct termios raw = { 0 };
+
+    cfmakeraw(&raw);
+    raw.c_cc[VMIN] = 1;
+    t.bare = forkpty(&t.fd, NULL, &raw, NULL);
+    if (t.bare == 0) {
+        execl("/bin/cat", "cat", NULL);
+        _exit(127);
+    }
+    if (t.bare < 0)
+        die("a pseudo terminal cannot be opened: %s", strerror(errno));
+    return t;
+}
+
 /* Until the shells are quiet; drops what they said. */
 static void settle(const struct terminal *all, size_t n)
 {
@@ -63,14 +90,14 @@ static void settle(const struct terminal *all, size_t n)
 
     nap_ms(1500);
     for (size_t i = 0; i < n; i++)
-        while (recv(all[i].fd, sink, sizeof sink, MSG_DONTWAIT) > 0)
+        while (!all[i].bare && recv(all[i].fd, sink, sizeof sink, MSG_DONTWAIT) > 0)
             ;
 }
 
 static void take_echo(struct terminal *t, struct samples *s)
 {
     char echo[64];
-    ssize_t n = recv(t->fd, echo, sizeof echo, MSG_DONTWAIT);
+    ssize_t n = t->bare ? read(t->fd, echo + 2, 1) + 2 : recv(t->fd, echo, sizeof echo, MSG_DONTWAIT);
 
     if (n != 3 || echo[2] != 'k' || !t->typed_ns)
         die("a terminal sent %zd bytes instead of its echo", n);
@@ -112,6 +139,31 @@ static double cpu_us(void)
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
+/* What the kernel and cat take of it: the same keys on pseudo terminals of our own. No server can be faster. */
+static void measure_bare(const struct samples *behind_server)
+{
+    struct samples alone = { .name = "one bare alone," }, many = { .name = "ptys-at-once" };
+    struct terminal all[TERMINALS];
+
+    for (int i = 0; i < TERMINALS; i++)
+        all[i] = open_bare();
+    settle(all, TERMINALS);
+    echo(all, 1, 10, &(struct samples){ .name = "warm" });
+    echo(all, 1, ALONE_ROUNDS, &alone);
+    echo(all, TERMINALS, 2, &(struct samples){ .name = "warm" });
+    echo(all, TERMINALS, ROUNDS, &many);
+    row_times("streams: 200 bare pseudo terminals, p99", &many, .99, &alone, .99, 0);
+    row_times("streams: the same, against one of ours", &many, .99, behind_server, .99, 0);
+    samples_save(&many);
+    alone.name = "pty-alone";
+    samples_save(&alone);
+    for (int i = 0; i < TERMINALS; i++) {
+        close(all[i].fd);
+        kill(all[i].bare, SIGKILL);
+        waitpid(all[i].bare, NULL, 0);
+    }
+}
+
 void measure_terminals(void)
 {
     struct samples alone = { .name = "one alone," }, many = { .name = "terminals-at-once" };
@@ -142,6 +194,7 @@ void measure_terminals(void)
     snprintf(text, sizeof text, "p50 %.3f ms, the client's own %.1f us each", (double)samples_at(&many, .5) / 1e6,
              each);
     row("  all at once", text, "", 0, ONLY_SHOWN, 0);
+    measure_bare(&alone);
     samples_save(&many);
     alone.name = "terminal-alone";
     samples_save(&alone);
