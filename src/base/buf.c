@@ -21,7 +21,7 @@ void buf_reset(struct buf *b)
     b->full = false;
 }
 
-void *buf_room(struct buf *b, size_t n)
+void *buf_more(struct buf *b, size_t n)
 {
     if (n > b->cap || b->n > b->cap - n) {
         b->full = true;
@@ -43,11 +43,6 @@ void *buf_room(struct buf *b, size_t n)
     return b->p + b->n;
 }
 
-void buf_grew(struct buf *b, size_t n)
-{
-    b->n += n;
-}
-
 bool buf_add(struct buf *b, const void *p, size_t n)
 {
     if (n == 0)
@@ -58,11 +53,6 @@ bool buf_add(struct buf *b, const void *p, size_t n)
     memcpy(to, p, n);
     b->n += n;
     return true;
-}
-
-bool buf_str(struct buf *b, struct str s)
-{
-    return buf_add(b, s.p, s.n);
 }
 
 bool buf_z(struct buf *b, const char *z)

@@ -15,12 +15,26 @@ void buf_done(struct buf *b);  /* accepts a zeroed buf */
 void buf_reset(struct buf *b); /* empty again; keeps the memory */
 
 bool buf_add(struct buf *b, const void *p, size_t n);
-bool buf_str(struct buf *b, struct str s);
 bool buf_z(struct buf *b, const char *z);
 bool buf_printf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void *buf_room(struct buf *b, size_t n); /* n writable bytes at the end, or NULL; then buf_grew() */
-void buf_grew(struct buf *b, size_t n);
-void buf_eat(struct buf *b, size_t n); /* removes n bytes from the front */
+void *buf_more(struct buf *b, size_t n); /* buf_room() where the memory does not suffice, yet */
+void buf_eat(struct buf *b, size_t n);   /* removes n bytes from the front */
+
+/* n writable bytes at the end, or NULL; then buf_grew() */
+static inline void *buf_room(struct buf *b, size_t n)
+{
+    return n <= b->size - b->n && b->n + n <= b->cap && b->p ? b->p + b->n : buf_more(b, n);
+}
+
+static inline void buf_grew(struct buf *b, size_t n)
+{
+    b->n += n;
+}
+
+static inline bool buf_str(struct buf *b, struct str s)
+{
+    return buf_add(b, s.p, s.n);
+}
 
 static inline bool buf_char(struct buf *b, char c)
 {

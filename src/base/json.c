@@ -23,32 +23,62 @@ static bool is_plain(unsigned char c)
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
 
-/* How many bytes at p mean themselves, in and out of JSON. */
+/* Of eight bytes, does each mean itself? */
+static bool is_plain_word(uint64_t w)
+{
+    uint64_t quote = w ^ (ONES * '"');
+    uint64_t slash = w ^ (ONES * '\\');
+    /* (x - ONES) & ~x & HIGH is non-zero exactly if some byte of x is zero; likewise for "below 0x20". */
+    uint64_t special = ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash) | ((w - ONES * 0x20) & ~w) | w;
+
+    return !(special & HIGH);
+}
+
+#ifdef __SSE2__
+/* Of sixteen bytes, a bit for each that does not mean itself. */
+static unsigned odd_bytes(const char *p)
+{
+    __m128i w = _mm_loadu_si128((const void *)p);
+    __m128i mark = _mm_or_si128(_mm_cmpeq_epi8(w, _mm_set1_epi8('"')), _mm_cmpeq_epi8(w, _mm_set1_epi8('\\')));
+
+    /* as signed bytes, all of 0x80 to 0xFF are below the space, too */
+    return (unsigned)_mm_movemask_epi8(_mm_or_si128(mark, _mm_cmplt_epi8(w, _mm_set1_epi8(' '))));
+}
+#endif
+
+/* How many bytes at p mean themselves, in and out of JSON. The last bytes are looked at together with some before them
+ * that were seen already, rather than one by one: most strings are short. */
 static size_t plain_run(const char *p, size_t n)
 {
     size_t i = 0;
+    uint64_t w;
+    uint32_t head, tail;
 
 #ifdef __SSE2__
-    for (; n - i >= 16; i += 16) {
-        __m128i w = _mm_loadu_si128((const void *)(p + i));
-        /* as signed bytes, all of 0x80 to 0xFF are below the space, too */
-        __m128i odd = _mm_or_si128(_mm_cmplt_epi8(w, _mm_set1_epi8(' ')),
-                                   _mm_or_si128(_mm_cmpeq_epi8(w, _mm_set1_epi8('"')),
-                                                _mm_cmpeq_epi8(w, _mm_set1_epi8('\\'))));
-        unsigned found = (unsigned)_mm_movemask_epi8(odd);
-        if (found)
-            return i + (size_t)__builtin_ctz(found);
+    unsigned odd = 0;
+    for (; n - i >= 16 && !(odd = odd_bytes(p + i)); i += 16)
+        ;
+    if (odd)
+        return i + (size_t)__builtin_ctz(odd);
+    if (i && i < n) {
+        odd = odd_bytes(p + n - 16);
+        return odd ? n - 16 + (size_t)__builtin_ctz(odd) : n;
     }
 #endif
     for (; n - i >= 8; i += 8) {
-        uint64_t w;
         memcpy(&w, p + i, 8);
-        uint64_t quote = w ^ (ONES * '"');
-        uint64_t slash = w ^ (ONES * '\\');
-        /* (x - ONES) & ~x & HIGH is non-zero exactly if some byte of x is zero; likewise for "below 0x20". */
-        uint64_t special = ((quote - ONES) & ~quote) | ((slash - ONES) & ~slash) | ((w - ONES * 0x20) & ~w) | w;
-        if (special & HIGH)
+        if (!is_plain_word(w))
             break;
+    }
+    if (i && n - i < 8) { /* all before were plain */
+        memcpy(&w, p + n - 8, 8);
+        if (is_plain_word(w))
+            return n;
+    } else if (n >= 4 && n < 8) {
+        memcpy(&head, p, 4);
+        memcpy(&tail, p + n - 4, 4);
+        if (is_plain_word((uint64_t)tail << 32 | head))
+            return n;
     }
     while (i < n && is_plain((unsigned char)p[i]))
         i++;
@@ -649,9 +679,20 @@ void jw_key_str(struct jw *w, struct str name)
     w->comma = false;
 }
 
-void jw_key(struct jw *w, const char *name)
+void jw_name(struct jw *w, const char *name, size_t n)
 {
-    jw_key_str(w, str_of(name));
+    size_t all = n + 3 + w->comma;
+    char *p = w->out->full ? NULL : buf_room(w->out, all);
+
+    if (p) {
+        if (w->comma)
+            *p++ = ',';
+        *p++ = '"';
+        memcpy(p, name, n);
+        memcpy(p + n, "\":", 2);
+        buf_grew(w->out, all);
+    }
+    w->comma = false;
 }
 
 void jw_raw(struct jw *w, struct str json)
@@ -687,6 +728,24 @@ void jw_z(struct jw *w, const char *z)
     jw_str(w, str_of(z));
 }
 
+static void put_thousandths(struct jw *w, int64_t n)
+{
+    char text[32];
+    char *end = text + sizeof text, *p = end;
+    int digits = 0;
+
+    for (; digits < 3 && n % 10 == 0; digits++)
+        n /= 10;
+    for (; digits < 3; digits++, n /= 10)
+        *--p = (char)('0' + n % 10);
+    if (p < end)
+        *--p = '.';
+    do
+        *--p = (char)('0' + n % 10);
+    while (n /= 10);
+    jw_raw(w, (struct str){ p, (size_t)(end - p) });
+}
+
 void jw_int(struct jw *w, int64_t i)
 {
     char digits[24];
@@ -707,6 +766,12 @@ void jw_num(struct jw *w, double d)
 
     if (!(d >= -DBL_MAX && d <= DBL_MAX)) {
         jw_null(w);
+        return;
+    }
+    /* Most are times with three decimals: the same number, and the same text, as what the loop below would find. */
+    int64_t thousandths = d > -1e12 && d < 1e12 ? (int64_t)(d * 1000 + (d < 0 ? -.5 : .5)) : 0;
+    if (thousandths > 0 && (double)thousandths / 1000 == d) {
+        put_thousandths(w, thousandths);
         return;
     }
     for (int digits = 15; digits <= 17; digits++) {
@@ -781,40 +846,4 @@ struct str base64_decode(struct arena *a, struct str text)
     if (digits % 4 == 1 || (pads && (pads > 2 || (digits + pads) % 4 != 0)))
         return (struct str){ 0 };
     return (struct str){ bytes, n };
-}
-
-void jw_kstr(struct jw *w, const char *name, struct str s)
-{
-    jw_key(w, name);
-    jw_str(w, s);
-}
-
-void jw_kz(struct jw *w, const char *name, const char *z)
-{
-    jw_key(w, name);
-    jw_z(w, z);
-}
-
-void jw_kint(struct jw *w, const char *name, int64_t i)
-{
-    jw_key(w, name);
-    jw_int(w, i);
-}
-
-void jw_knum(struct jw *w, const char *name, double d)
-{
-    jw_key(w, name);
-    jw_num(w, d);
-}
-
-void jw_kbool(struct jw *w, const char *name, bool b)
-{
-    jw_key(w, name);
-    jw_bool(w, b);
-}
-
-void jw_kraw(struct jw *w, const char *name, struct str json)
-{
-    jw_key(w, name);
-    jw_raw(w, json);
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <stdint.h>
+#include <string.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -48,7 +49,6 @@ void jw_obj(struct jw *w);     /* { */
 void jw_obj_end(struct jw *w); /* } */
 void jw_arr(struct jw *w);
 void jw_arr_end(struct jw *w);
-void jw_key(struct jw *w, const char *name);
 void jw_key_str(struct jw *w, struct str name);
 void jw_str(struct jw *w, struct str s); /* p NULL writes null */
 void jw_z(struct jw *w, const char *z);  /* the same */
@@ -59,13 +59,47 @@ void jw_null(struct jw *w);
 void jw_raw(struct jw *w, struct str json);     /* already JSON; empty writes null */
 void jw_base64(struct jw *w, struct str bytes); /* p NULL writes null */
 
+void jw_name(struct jw *w, const char *name, size_t n); /* a key of plain characters: nothing in it is looked at */
+
+static inline void jw_key(struct jw *w, const char *name)
+{
+    if (__builtin_constant_p(strlen(name))) /* it stands in our own source */
+        jw_name(w, name, strlen(name));
+    else
+        jw_key_str(w, str_of(name));
+}
+
 /* "key": value in one call */
-void jw_kstr(struct jw *w, const char *name, struct str s);
-void jw_kz(struct jw *w, const char *name, const char *z);
-void jw_kint(struct jw *w, const char *name, int64_t i);
-void jw_knum(struct jw *w, const char *name, double d);
-void jw_kbool(struct jw *w, const char *name, bool b);
-void jw_kraw(struct jw *w, const char *name, struct str json);
+static inline void jw_kstr(struct jw *w, const char *name, struct str s)
+{
+    jw_key(w, name);
+    jw_str(w, s);
+}
+static inline void jw_kz(struct jw *w, const char *name, const char *z)
+{
+    jw_key(w, name);
+    jw_z(w, z);
+}
+static inline void jw_kint(struct jw *w, const char *name, int64_t i)
+{
+    jw_key(w, name);
+    jw_int(w, i);
+}
+static inline void jw_knum(struct jw *w, const char *name, double d)
+{
+    jw_key(w, name);
+    jw_num(w, d);
+}
+static inline void jw_kbool(struct jw *w, const char *name, bool b)
+{
+    jw_key(w, name);
+    jw_bool(w, b);
+}
+static inline void jw_kraw(struct jw *w, const char *name, struct str json)
+{
+    jw_key(w, name);
+    jw_raw(w, json);
+}
 
 bool utf8_ok(struct str s);
 /* Decodes standard base64 (padding optional, white space skipped); p NULL on an error. */

@@ -31,10 +31,13 @@ static bool is_framing(struct str name)
 
 static void add_text(struct buf *b, struct str s)
 {
-    for (size_t i = 0; i < s.n; i++) {
-        unsigned char c = (unsigned char)s.p[i];
-        buf_char(b, c < ' ' || c == 0x7f ? ' ' : (char)c);
-    }
+    size_t from = b->n;
+
+    if (!buf_str(b, s))
+        return;
+    for (char *p = b->p + from; p < b->p + b->n; p++)
+        if ((unsigned char)*p < ' ' || *p == 0x7f)
+            *p = ' ';
 }
 
 static bool has_no_body(int status)

@@ -105,7 +105,7 @@ void child_limit(const struct init *in)
     (void)prctl(PR_SET_DUMPABLE, 1, 0, 0, 0);
     int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (fd >= 0) {
-        (void)!write(fd, in->oom_score >= 500 ? "1000" : "500", in->oom_score >= 500 ? 4 : 3);
+        (void)!write(fd, "1000", 4);
         close(fd);
     }
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

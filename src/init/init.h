@@ -28,7 +28,6 @@ struct handover;
 struct init {
     struct loop *loop;
     struct boot boot;
-    int oom_score;        /* init's own; its children get a higher one */
     bool as_user;         /* its rights over files are the user's at present: init_as_root */
     struct link *link;    /* the conversation with serve: link.h */
     struct task *tasks;   /* calls that run or whose result nobody has acknowledged: task.h */

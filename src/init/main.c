@@ -101,18 +101,6 @@ static int read_boot(struct boot *boot, struct err *e)
     return 0;
 }
 
-static int own_oom_score(void)
-{
-    char text[16] = "";
-    int fd = open("/proc/self/oom_score_adj", O_RDONLY | O_CLOEXEC);
-
-    if (fd < 0)
-        return 0;
-    (void)!read(fd, text, sizeof text - 1);
-    close(fd);
-    return atoi(text);
-}
-
 static void say_ready(void)
 {
     (void)!write(BOOT_FD_READY, "R", 1);
@@ -177,7 +165,6 @@ static int init_run(struct init *in, struct err *e)
 {
     int r;
 
-    in->oom_score = own_oom_score();
     child_profile(&in->boot);
     make_workspace(in);
     in->loop = loop_new();

@@ -112,13 +112,7 @@ static int attach(const struct child *c, struct err *e)
     for (int i = 1; i < c->fd_count; i++)
         if (write(c->fds[i], "0", 1) != 1)
             return err_sys(e, "attach to cgroup");
-    if (unshare(CLONE_NEWCGROUP) < 0)
-        return err_sys(e, "unshare cgroup namespace");
-    /* if the whole machine runs out of memory, boxes go before the daemon */
-    auto_close int oom = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
-    if (oom >= 0)
-        (void)!write(oom, "500", 3);
-    return 0;
+    return unshare(CLONE_NEWCGROUP) < 0 ? err_sys(e, "unshare cgroup namespace") : 0;
 }
 
 static int limit_self(const struct box_spec *spec, struct err *e)

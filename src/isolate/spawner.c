@@ -237,10 +237,20 @@ static void shed_mounts(void)
         (void)umount2("/sys", MNT_DETACH);
 }
 
+/* If the whole machine runs out of memory, boxes go before the daemon. They inherit it from us, who are easily replaced. */
+static void go_first(void)
+{
+    auto_close int oom = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+
+    if (oom >= 0)
+        (void)!write(oom, "500", 3);
+}
+
 void spawner_serve(int sock, struct boot *ret)
 {
     child_reset_signals();
     shed_mounts();
+    go_first();
     (void)fcntl(sock, F_SETFD, FD_CLOEXEC);
     (void)seccomp_program(false); /* once, for all that are forked */
     (void)seccomp_program(true);

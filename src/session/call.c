@@ -330,7 +330,7 @@ void call_send_recorded(struct call *c)
             c->silent ? LIMIT_SHELL_STATE : n->opts.output_head, /* what a shell says of itself is taken whole */
         .tail_bytes = n->opts.output_tail,
         .kept_bytes = n->opts.output_kept,
-        .expect_us = expect_us,
+        .expect_us = c->box->last_run_us ? expect_us : 0, /* of a first call nothing is known */
         .params = buf_view(&c->packed),
     };
     if (c->box->up) /* else the link broke in this turn: init, asked again, will not know the call, and it fails */

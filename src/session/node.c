@@ -31,12 +31,23 @@ void random_hex(char *out, size_t digits)
 
 void iso_time(int64_t wall_us_, char out[32])
 {
+    static char second[24]; /* the last one: most times that are told are of the same second */
+    static time_t at = -1;
+    static size_t n;
     time_t t = wall_us_ / 1000000;
+    int us = (int)(wall_us_ % 1000000);
     struct tm tm;
 
-    gmtime_r(&t, &tm);
-    size_t n = strftime(out, 32, "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(out + n, 32 - n, ".%06d", (int)(wall_us_ % 1000000));
+    if (t != at) {
+        gmtime_r(&t, &tm);
+        n = strftime(second, sizeof second, "%Y-%m-%dT%H:%M:%S", &tm);
+        at = t;
+    }
+    memcpy(out, second, n);
+    out[n] = '.';
+    for (int i = 6; i > 0; i--, us /= 10)
+        out[n + (size_t)i] = (char)('0' + us % 10);
+    out[n + 7] = 0;
 }
 
 void utc_time(int64_t wall_us_, char out[32])

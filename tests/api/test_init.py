@@ -49,7 +49,7 @@ def test_sessions_have_separate_shells(box):
 def test_commands_run_as_the_user_without_capabilities(box):
     r = box.run("id -u; id -g; grep -E 'Cap(Prm|Eff|Amb)' /proc/self/status | cut -f2 | sort -u; "
                 "cat /proc/self/oom_score_adj; ulimit -n; ls /proc/self/fd | wc -l; echo $HOME $USER")
-    assert r["stdout"].split("\n") == ["1000", "1000", "0000000000000000", "500", "4096", "4", "/home/gem gem", ""]
+    assert r["stdout"].split("\n") == ["1000", "1000", "0000000000000000", "1000", "4096", "4", "/home/gem gem", ""]
 
 
 def test_a_background_child_that_holds_stdout_does_not_hang_the_call(box):
