@@ -18,6 +18,7 @@
 #include "daemon/box_dir.h"
 #include "daemon/chain.h"
 #include "daemon/fdstore.h"
+#include "daemon/image_proof.h"
 #include "isolate/child.h"
 #include "isolate/spec.h"
 #include "isolate/step.h"
@@ -738,5 +739,6 @@ void seats_close(struct seats *s)
     for (int i = 0; i < HOST_DIRS; i++)
         if (s->host_dirs[i] >= 0)
             close(s->host_dirs[i]);
+    image_proof_done(s);
     box_dir_close(s->opts->home, s->box_dir);
 }

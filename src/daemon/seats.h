@@ -90,6 +90,10 @@ struct seats {
     const char *group; /* the directory of its boxes' cgroups; the options' own */
     struct cgroups groups;
     struct host_image host;
+    struct image_proof { /* image_proof.h; stamps as last proved, NULL: not yet */
+        struct stamps *root, *sudo;
+        char bare[STATE_ROOT_MAX];
+    } proof;
     int host_dirs[HOST_DIRS]; /* chain.c: what it is made of */
     struct idmap ids;
     struct spawn_paths paths;
