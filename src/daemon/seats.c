@@ -459,7 +459,7 @@ static int check_enforced(const struct seats *s, const struct box_spec *spec, st
                    missing & BOX_CAN_PIDS ? " pids" : "");
 }
 
-void seats_create(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec)
+void seats_create(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec, bool clean)
 {
     struct err e = { 0 };
     struct seat *x = NULL;
@@ -474,7 +474,7 @@ void seats_create(struct seats *s, const struct seat_waiter *w, const struct box
         refuse(s, w, "", r, &e);
         return;
     }
-    if (pool_take(s, w, spec))
+    if (pool_take(s, w, spec, clean))
         return;
     r = seats_make(s, spec, false, &x, &e);
     (void)wait_for(x, w);

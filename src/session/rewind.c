@@ -155,7 +155,7 @@ static void take_new_seat(struct rewind *w)
     err_set(&e, ERR_BUSY, "box %s is being put back into another state", b->id);
     while (b->running)
         call_fail(b->running, OUTCOME_KILLED, &e, false);
-    seats_ask(w->node->seats, SEAT_CREATE, NULL, &w->spec, on_seat, w);
+    seats_ask(w->node->seats, w->to.proved ? SEAT_CREATE_CLEAN : SEAT_CREATE, NULL, &w->spec, on_seat, w);
 }
 
 /* What was to be proved is something else. Whoever asked for a reset must not go on as if it had been one. */

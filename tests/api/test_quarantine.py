@@ -316,6 +316,27 @@ def test_the_images_proof_survives_a_restart():
         assert "not as they were built" in restore(box, "reset", status=403)["error"]["message"]
 
 
+def test_a_reset_takes_no_seat_in_which_something_was_written():
+    def parked():
+        return "\nsandglass_seats_ready 1\n" in s.request("GET", "/metrics").body.decode()
+
+    def a_new_one_has_files():
+        sg.wait_for(parked)
+        with s.box() as new:
+            return new.show()["warm"] and snapshot(new)["layers"]
+
+    with sg.running("--pool-size", "1", "--browser-warm") as s:
+        sg.wait_for(a_new_one_has_files)  # what boxes of this pool begin with
+        with s.box() as box:
+            for _ in range(3):
+                sg.wait_for(parked)
+                time.sleep(1)  # for the parked one's browser
+                r = restore(box, "reset")
+                bare = snapshot(box)
+                assert r["proved"] is True and (bare["layers"], bare["changed"]) == ([], False)
+                assert root(s, bare["state"]) == r["root"]
+
+
 # ---- boxes from a repository ----
 
 
