@@ -1,8 +1,10 @@
 """A box whose reset did not prove itself: it stands still, every call on it is told so at once, and only a proved reset
 or its end brings it out."""
 
+import contextlib
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import threading
@@ -363,3 +365,37 @@ def test_a_clone_that_does_not_prove_itself_is_set_up_by_nobody_and_knowlyrs_res
                 r = subprocess.run([knowlyr, "destroy", box.id, "--url", s.url], capture_output=True, text=True, timeout=60)
                 assert r.returncode == 0, r
     shutil.rmtree(place, ignore_errors=True)
+
+
+# ---- killed on the way ----
+
+
+def ask_and_forget(server, box, state):
+    with contextlib.suppress(*sg.GONE):
+        server.request("POST", f"/sg/v1/boxes/{box.id}/reset", {"state": state})
+
+
+def test_a_kill_in_the_middle_leaves_the_box_as_it_was_or_in_quarantine(server):
+    pause = random.Random(4)
+    seen = set()
+    for _ in range(12):
+        with server.box() as box:
+            state = tampered(box)
+            box.out("echo here > /workspace/now")
+            asked = threading.Thread(target=ask_and_forget, args=(server, box, state))
+            asked.start()
+            time.sleep(pause.uniform(0, 0.03))
+            server.kill_role("serve")
+            server.wait_ready(20)
+            asked.join(60)
+            shown = sg.wait_for(lambda: box.show()["state"])
+            seen.add(shown)
+            assert shown in ("running", "quarantined")
+            if shown == "running":
+                assert box.out("cat /workspace/now /workspace/d/payload") == "here\ngood\n"
+            last = [s for s in server.steps(box.show()["trajectory"]) if s["tool"] == "box:reset"]
+            assert all(s["outcome"] == "infra_error" for s in last)
+            assert not last or shown == "running" or "quarantined" in last[-1]["message"], last
+            restore(box, "reset", status=403, state=state)
+            assert box.show()["state"] == "quarantined"
+    assert "quarantined" in seen
