@@ -110,6 +110,11 @@ def test_a_workers_session_is_in_error_and_names_why(server):
     assert (session["status"], session["box_state"], session["quarantine"]["state"]) == ("error", "quarantined", state)
     r = server.execute(worker, "bash:run", {"command": "echo hi"}, status=None)
     assert r["code"] != 0 and "is quarantined since" in r["message"]
+    again = server.post("/api/v1/init/resource", {"worker_id": worker, "resource_type": "bash"}, 500)
+    assert again["code"] == 4007 and again["data"]["session_id"] == session["session_id"]
+    assert again["data"]["session_status"] == "error" and "is quarantined since" in again["data"]["error"]
+    told = server.post("/api/v1/lifecycle/status", {"worker_id": worker})["data"]["sessions"]["bash"]
+    assert told["status"] == "error"
     assert server.execute(worker, "box:reset")["data"]["proved"] is True
     [session] = server.post("/api/v1/session/list", {"worker_id": worker})["data"]["sessions"]
     assert session["status"] == "active" and "box_state" not in session
