@@ -62,6 +62,8 @@ def test_a_box_whose_reset_is_not_proved_says_so_wherever_it_is_shown(server):
                                 capture_output=True, text=True, timeout=60).stdout
         assert any(line.split()[:2] == [box.id, "quarantined"] for line in listed.splitlines()), listed
         assert server.get(f"/sg/v1/states/{state}")["quarantined"] is True
+        assert [s["quarantined"] for s in server.get(f"/sg/v1/states?box={box.id}")["states"] if s["state"] == state] == [True]
+        assert any(x.split()[0] == state and "quarantined" in x for x in cli(server, "states", box.id)[1].decode().splitlines())
 
 
 def test_every_call_on_it_is_answered_at_once_and_is_nobodys_fault(server):
