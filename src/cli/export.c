@@ -142,6 +142,7 @@ struct exporting {
     struct buf out;
     struct arena arena; /* of a set that is written as a whole */
     struct traj_set set;
+    size_t emptied; /* trajectories of which the filters left nothing */
 };
 
 static int take(struct exporting *x, struct loaded *l)
@@ -151,7 +152,12 @@ static int take(struct exporting *x, struct loaded *l)
     for (size_t i = 0; i < l->set.n && r == 0; i++) {
         if (!traj_wanted(&l->set.v[i], &x->filter))
             continue;
+        size_t before = l->set.v[i].n;
         traj_filter(&l->set.v[i], &x->filter);
+        if (before > 0 && l->set.v[i].n == 0) { /* a conversation without a word, which no format allows */
+            x->emptied++;
+            continue;
+        }
         if (x->format->write_set) {
             traj_set_add(&x->arena, &x->set, &l->set.v[i]);
             continue;
@@ -271,6 +277,8 @@ static int export_to(struct exporting *x, struct api *api, const struct asked *a
                      x->format->name, x->set.n);
         code = x->out.full || sink_write(&x->sink, &x->out) < 0 ? EXIT_FAILED : 0;
     }
+    if (code == 0 && x->emptied)
+        complain("export: %zu trajectories left out: no step of theirs is as the filters ask", x->emptied);
     r = sink_close(&x->sink, code == 0);
     if (r < 0 && code == 0) {
         complain("export: %s: %s", a->to ? a->to : "standard output", strerror(-r));

@@ -52,7 +52,7 @@ def check_atif(d):
         assert set(o) <= set(keys), set(o) - set(keys)
     only(d, "schema_version", "session_id", "trajectory_id", "agent", "steps", "notes", "final_metrics",
          "continued_trajectory_ref", "subagent_trajectories", "extra")
-    assert d["schema_version"] == "ATIF-v1.7" and d["session_id"]
+    assert d["schema_version"] == "ATIF-v1.7" and d["session_id"] and d["steps"]
     only(d["agent"], "name", "version", "model_name", "tool_definitions", "extra")
     assert d["agent"]["name"] and d["agent"]["version"]
     assert [s["step_id"] for s in d["steps"]] == list(range(1, len(d["steps"]) + 1))
@@ -170,11 +170,21 @@ def test_filters(server, name):
     assert count() == 6
     assert count("--outcome", "ok") == 4 and count("--outcome", "task_error") == 1
     assert count("--tool", "bash:run") == 3 and count("--trainable") == 6
-    assert count("--since", "2100-01-01") == 0 and count("--until", "2100-01-01T00:00:00Z") == 6
+    assert count("--until", "2100-01-01T00:00:00Z") == 6
     middle = server.steps(name)[2]["time"]
     assert count("--since", middle) == 4 and count("--until", middle) == 2
     cli(server, "export", name, "--format", "atif", "--outcome", "nope", rc=2)
     cli(server, "export", name, "--format", "atif", "--since", "yesterday", rc=2)
+
+
+@pytest.mark.parametrize("form", ["atif", "openai", "sharegpt", "agentflow", "knowlyr", "swe-agent", "sandglass"])
+def test_a_trajectory_of_which_the_filters_leave_nothing_is_left_out(server, name, form):
+    """ATIF has at least one step; and nobody learns from a conversation without a word."""
+    for filters in (["--since", "2100-01-01"], ["--outcome", "timeout"], ["--tool", "file:list"]):
+        r = cli(server, "export", name, "--format", form, *filters)
+        assert r.stdout == b"" and b"1 trajectories left out" in r.stderr
+    r = server.request("GET", f"/sg/v1/trajectories/{name}/export?format={form}&outcome=timeout")
+    assert (r.status, r.body) == (200, b"")
 
 
 def test_filters_of_the_api_are_never_passed_over(server, name):
