@@ -18,7 +18,7 @@
 struct asked {
     const char *format, *to, *from_format, *outcome, *tool, *since, *until, *shown, *worker, *tag, *min_reward,
         *max_reward;
-    bool trainable, bare, all, images;
+    bool trainable, bare, all, images, replays;
 };
 
 static int parse_time(const struct command *cmd, const char *name, const char *text, int64_t *ret)
@@ -237,7 +237,10 @@ static int load_all(struct exporting *x, struct api *api, const struct asked *a,
         if (r != 0)
             return r;
         const struct json *rows = json_get(page, "trajectories");
-        for (const struct json *t = rows ? rows->first : NULL; t; t = t->next, total++) {
+        for (const struct json *t = rows ? rows->first : NULL; t; t = t->next) {
+            if (!a->replays && json_get(json_get(json_get(t, "annotations"), "metadata"), "replay_of"))
+                continue;
+            total++;
             struct id *i = arena_alloc(&ids, sizeof *i); /* the newest come first, and go out last */
             *i = (struct id){ .next = list, .z = arena_z(&ids, json_get_str(t, "id")) };
             list = i;
@@ -304,6 +307,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         { "output", 'o', OPTION_TEXT, &a.to, "FILE", "instead of standard output" },
         { "all", 0, OPTION_FLAG, &a.all, NULL, "all trajectories of the server" },
         { "worker", 0, OPTION_TEXT, &a.worker, "WORKER", "--all: only this one's" },
+        { "replays", 0, OPTION_FLAG, &a.replays, NULL, "--all: with what replays did, too" },
         { "tag", 0, OPTION_TEXT, &a.tag, "TAG", "only trajectories with this tag" },
         { "min-reward", 0, OPTION_TEXT, &a.min_reward, "NUMBER", "only trajectories with such a reward, or more" },
         { "max-reward", 0, OPTION_TEXT, &a.max_reward, "NUMBER", "only trajectories with such a reward, or less" },

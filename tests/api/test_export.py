@@ -256,3 +256,23 @@ def test_long_trajectories(server, tmp_path):
             box.tool("probe:echo", {"text": "x"}, trajectory_id=t, status=None)
     d = export(server, t, "atif")
     assert len(d["steps"]) == 450
+
+
+def test_what_a_replay_did_is_no_episode():
+    with sg.running("--pool-size", "1") as s, s.box() as box:
+        box.out("echo 1")
+        name = box.show()["trajectory"]
+        cli(s, "replay", name)
+        rows = s.get("/sg/v1/trajectories")["trajectories"]
+        made = [t["id"] for t in rows if t["id"] != name]
+        assert len(made) == 1 and [t["annotations"] for t in rows if t["id"] == made[0]][0]["metadata"] == {"replay_of": name}
+
+        def exported(*more):
+            return sorted(json.loads(x)["id"] for x in cli(s, "export", "--all", "--format", "openai", *more).stdout.splitlines())
+
+        assert exported() == [name] and exported("--replays") == sorted([name, *made])
+        text = lambda query: s.request("GET", f"/sg/v1/trajectories/export?format=openai{query}").body.decode()
+        assert made[0] not in text("") and name in text("") and made[0] in text("&replays=1")
+        assert json.loads(cli(s, "export", made[0], "--format", "openai").stdout)["id"] == made[0]  # named, it comes
+        cli(s, "replay", name, "--on", box.id)  # a box of somebody's own
+        assert s.get(f"/sg/v1/trajectories/{name}")["annotations"] is None
