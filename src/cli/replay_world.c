@@ -484,9 +484,8 @@ static void mark_replay(struct world *w, struct str trajectory)
     jw_obj_end(&j);
     jw_obj_end(&j);
     arena_reset(&w->api->arena);
-    (void)api_call(w->api, "PATCH",
-                   api_path(w->api, "/sg/v1/trajectories/", arena_z(&w->api->arena, trajectory), ""), buf_view(&body),
-                   &ignored);
+    (void)api_call(w->api, "PATCH", api_path(w->api, "/sg/v1/trajectories/", arena_z(&w->api->arena, trajectory), ""),
+                   buf_view(&body), &ignored);
     buf_done(&body);
 }
 

@@ -11,7 +11,13 @@
 #include "image/stamps.h"
 #include "test.h"
 
-static char top[] = "/tmp/sg-fingerprint-XXXXXX";
+static char top[64];
+
+static void make_top(void)
+{
+    snprintf(top, sizeof top, "/tmp/sg-fingerprint-XXXXXX");
+    EXPECT_TRUE(mkdtemp(top) != NULL);
+}
 
 static void shell(const char *command)
 {
@@ -51,7 +57,7 @@ TEST(fingerprint_tells_every_change_and_no_other)
     };
     char was[SHA_HEX], is[SHA_HEX];
 
-    EXPECT_TRUE(mkdtemp(top) != NULL);
+    make_top();
     shell("umask 022; chmod 755 . && mkdir d d/sub && echo good > d/f && ln -s f d/l && chmod 644 d/f");
     take(was);
     shell("touch -d 2001-01-01 d/f d && cat d/f > /dev/null && ln d/f ../$(basename $PWD).link");
@@ -78,12 +84,11 @@ TEST(stamps_hold_until_something_is_touched)
 {
     static const char *const touches[] = { "echo good > f",       "chmod 644 f", "touch -d 2001-01-01 f",
                                            "touch n/x && rm n/x", "ln -sf f l",  "mv f g && mv g f" };
-    char place[] = "/tmp/sg-stamps-XXXXXX", path[64], line[128];
+    char path[128], line[128];
     struct stamps *s[ARRAY_LEN(touches)];
     struct err e = { 0 };
 
-    EXPECT_TRUE(mkdtemp(place) != NULL);
-    memcpy(top, place, sizeof place);
+    make_top();
     for (size_t i = 0; i < ARRAY_LEN(touches); i++) {
         snprintf(line, sizeof line, "mkdir -p %zu/n && cd %zu && echo good > f && ln -s f l", i, i);
         shell(line);
