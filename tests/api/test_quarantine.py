@@ -325,6 +325,29 @@ def test_the_images_proof_survives_a_restart():
         assert "not as they were built" in restore(box, "reset", status=403)["error"]["message"]
 
 
+def test_a_state_of_another_generation_of_the_image_is_no_proof_but_is_not_bad_either(monkeypatch):
+    place = sg.open_place("generation")
+    for name in ("sandglass", "sandglass-init"):
+        shutil.copy(os.path.join(os.path.dirname(sg.BINARY), name), place / name)
+    monkeypatch.setattr(sg, "BINARY", str(place / "sandglass"))
+    with sg.running("--pool-size", "0") as s, s.box() as box:
+        box.out("echo 1 > /workspace/f")
+        state = snapshot(box)["state"]
+        root(s, state)
+        assert restore(box, "reset", state=state)["proved"] is True
+        s.stop()
+        with open(place / "sandglass-init", "ab") as f:  # as an upgrade does
+            f.write(b"another")
+        s.start()
+        r = restore(box, "reset", status=403, state=state)
+        assert f"box {box.id} is quarantined" in r["error"]["message"] and "it is of the image's generation" in r["error"]["message"]
+        assert "quarantined" not in s.get(f"/sg/v1/states/{state}")
+        _, (copy,) = fork(state, server=s)
+        assert copy.out("cat /workspace/f") == "1\n"
+        s.destroy(copy.id)
+        assert restore(box, "reset")["proved"] is True and box.code("test -e /workspace/f") == 1
+
+
 def test_a_reset_takes_no_seat_in_which_something_was_written():
     def parked():
         return "\nsandglass_seats_ready 1\n" in s.request("GET", "/metrics").body.decode()
