@@ -18,7 +18,7 @@
 struct asked {
     const char *format, *to, *from_format, *outcome, *tool, *since, *until, *shown, *worker, *tag, *min_reward,
         *max_reward;
-    bool trainable, bare, all, images;
+    bool trainable, bare, all, images, replays;
 };
 
 static int parse_time(const struct command *cmd, const char *name, const char *text, int64_t *ret)
@@ -142,6 +142,7 @@ struct exporting {
     struct buf out;
     struct arena arena; /* of a set that is written as a whole */
     struct traj_set set;
+    size_t emptied; /* trajectories of which the filters left nothing */
 };
 
 static int take(struct exporting *x, struct loaded *l)
@@ -151,7 +152,12 @@ static int take(struct exporting *x, struct loaded *l)
     for (size_t i = 0; i < l->set.n && r == 0; i++) {
         if (!traj_wanted(&l->set.v[i], &x->filter))
             continue;
+        size_t before = l->set.v[i].n;
         traj_filter(&l->set.v[i], &x->filter);
+        if (before > 0 && l->set.v[i].n == 0) { /* a conversation without a word, which no format allows */
+            x->emptied++;
+            continue;
+        }
         if (x->format->write_set) {
             traj_set_add(&x->arena, &x->set, &l->set.v[i]);
             continue;
@@ -231,7 +237,10 @@ static int load_all(struct exporting *x, struct api *api, const struct asked *a,
         if (r != 0)
             return r;
         const struct json *rows = json_get(page, "trajectories");
-        for (const struct json *t = rows ? rows->first : NULL; t; t = t->next, total++) {
+        for (const struct json *t = rows ? rows->first : NULL; t; t = t->next) {
+            if (!a->replays && json_get(json_get(json_get(t, "annotations"), "metadata"), "replay_of"))
+                continue;
+            total++;
             struct id *i = arena_alloc(&ids, sizeof *i); /* the newest come first, and go out last */
             *i = (struct id){ .next = list, .z = arena_z(&ids, json_get_str(t, "id")) };
             list = i;
@@ -271,6 +280,8 @@ static int export_to(struct exporting *x, struct api *api, const struct asked *a
                      x->format->name, x->set.n);
         code = x->out.full || sink_write(&x->sink, &x->out) < 0 ? EXIT_FAILED : 0;
     }
+    if (code == 0 && x->emptied)
+        complain("export: %zu trajectories left out: no step of theirs is as the filters ask", x->emptied);
     r = sink_close(&x->sink, code == 0);
     if (r < 0 && code == 0) {
         complain("export: %s: %s", a->to ? a->to : "standard output", strerror(-r));
@@ -296,6 +307,7 @@ static int run(const struct command *cmd, int argc, char **argv)
         { "output", 'o', OPTION_TEXT, &a.to, "FILE", "instead of standard output" },
         { "all", 0, OPTION_FLAG, &a.all, NULL, "all trajectories of the server" },
         { "worker", 0, OPTION_TEXT, &a.worker, "WORKER", "--all: only this one's" },
+        { "replays", 0, OPTION_FLAG, &a.replays, NULL, "--all: with what replays did, too" },
         { "tag", 0, OPTION_TEXT, &a.tag, "TAG", "only trajectories with this tag" },
         { "min-reward", 0, OPTION_TEXT, &a.min_reward, "NUMBER", "only trajectories with such a reward, or more" },
         { "max-reward", 0, OPTION_TEXT, &a.max_reward, "NUMBER", "only trajectories with such a reward, or less" },

@@ -18,7 +18,7 @@
 #include "cli/text.h"
 #include "daemon/units.h"
 
-enum { ID_WIDTH = 14 };
+enum { ID_WIDTH = 14, STATE_WIDTH = 8 };
 
 /* --- the server --- */
 
@@ -377,10 +377,12 @@ static void print_list(struct api *api, const struct json *boxes)
 {
     size_t n = boxes ? boxes->count : 0, k = 0;
     const struct json **rows = arena_alloc(&api->arena, (n + 1) * sizeof *rows);
-    int width = ID_WIDTH;
+    int width = ID_WIDTH, state_width = STATE_WIDTH;
 
     for (const struct json *b = n ? boxes->first : NULL; b; b = b->next) {
         rows[k++] = b;
+        if ((int)json_get_str(b, "state").n > state_width)
+            state_width = (int)json_get_str(b, "state").n;
         if ((int)json_get_str(b, "id").n > width)
             width = (int)json_get_str(b, "id").n;
     }
@@ -389,11 +391,11 @@ static void print_list(struct api *api, const struct json *boxes)
     if (!n)
         puts("  (无活跃沙箱)");
     else
-        printf("  %-*s  状态      镜像                  创建时间\n", width, "ID");
+        printf("  %-*s  状态%-*s  镜像                  创建时间\n", width, "ID", state_width - 4, "");
     for (size_t i = 0; i < n; i++) {
         struct str id = json_get_str(rows[i], "id"), state = json_get_str(rows[i], "state");
         struct str image = json_get_str(rows[i], "image");
-        printf("  %-*.*s  %-8.*s  %-19.*s  %s\n", width, STR_ARG(id), STR_ARG(state), STR_ARG(image),
+        printf("  %-*.*s  %-*.*s  %-19.*s  %s\n", width, STR_ARG(id), state_width, STR_ARG(state), STR_ARG(image),
                minute(&api->arena, json_get(rows[i], "created")));
     }
     printf("总计: %zu 个沙箱\n", n);

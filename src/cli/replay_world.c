@@ -35,6 +35,7 @@ struct world {
     struct pair_of_states *aliases; /* boxes: .made goes on where .recorded was */
     struct expected *expected;
     const struct trajectory *trajectory; /* nullable */
+    struct str marked;                   /* the last of our own trajectories that the log knows as a replay */
     struct arena arena;
 };
 
@@ -465,6 +466,29 @@ static void wait_root(struct world *w, struct arena *a, struct traj_step *got)
     }
 }
 
+/* What is done here is no episode: whoever collects those can tell. */
+static void mark_replay(struct world *w, struct str trajectory)
+{
+    const struct json *ignored = NULL;
+    struct buf body;
+    struct jw j = { .out = &body };
+
+    if (w->on || !trajectory.n || str_eq(w->marked, trajectory))
+        return;
+    w->marked = arena_copy(&w->arena, trajectory);
+    buf_init(&body, 4096);
+    jw_obj(&j);
+    jw_key(&j, "metadata");
+    jw_obj(&j);
+    jw_kstr(&j, "replay_of", w->trajectory ? w->trajectory->id : STR(""));
+    jw_obj_end(&j);
+    jw_obj_end(&j);
+    arena_reset(&w->api->arena);
+    (void)api_call(w->api, "PATCH", api_path(w->api, "/sg/v1/trajectories/", arena_z(&w->api->arena, trajectory), ""),
+                   buf_view(&body), &ignored);
+    buf_done(&body);
+}
+
 int world_call(struct world *w, const struct traj_step *s, struct arena *a, struct traj_step *got)
 {
     const struct json *answer = NULL;
@@ -481,7 +505,8 @@ int world_call(struct world *w, const struct traj_step *s, struct arena *a, stru
     for (int i = 0; r == 0 && i < TRIES; i++) {
         r = execute(w, box, buf_view(&body), a, &answer);
         bool again = r == 0 && str_is(json_get_str(answer, "outcome"), "infra_error") &&
-                     json_get_bool(answer, "retry_safe", false);
+                     json_get_bool(answer, "retry_safe", false) &&
+                     !str_is(json_get_str(json_get(answer, "error"), "code"), "denied"); /* quarantined: it stays so */
         if (!again)
             break;
         usleep(100000u << i); /* the server is full or being restarted */
@@ -491,6 +516,7 @@ int world_call(struct world *w, const struct traj_step *s, struct arena *a, stru
         return r;
     traj_result(got, answer);
     got->box = json_get_str(answer, "box_id");
+    mark_replay(w, json_get_str(answer, "trajectory_id"));
     if (str_is(s->tool, "box:fork"))
         know_copies(w, s, got);
     know_state(w, s->state_id, got->state_id);

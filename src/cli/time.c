@@ -147,6 +147,8 @@ static void print_states(struct api *api, const struct json *row)
 {
     for (; row; row = row->next) {
         struct str root = json_get_str(row, "root"), name = json_get_str(row, "name");
+        if (json_get_bool(row, "quarantined", false))
+            root = STR("quarantined");
         printf("%-24.*s %-20.*s %6lld %10lld %12lld  %-23.*s%s%s\n", STR_ARG(json_get_str(row, "state")),
                STR_ARG(json_get_str(row, "box")), (long long)json_get_int(row, "step", 0),
                (long long)json_get_int(row, "entries", 0), (long long)json_get_int(row, "bytes", 0),

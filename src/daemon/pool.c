@@ -1,7 +1,10 @@
 /* Seats that are made before anybody asks. Filling never stands in the way of a request: it starts when none is
  * under way and the last one is a moment ago. */
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -10,6 +13,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "daemon/seats.h"
+#include "image/layer.h"
 #include "isolate/spec.h"
 
 enum { QUIET_MS = 20, AT_ONCE = 2, BACKOFF_MS = 1000, BACKOFF_MAX = 6 };
@@ -59,20 +63,44 @@ void pool_hold(struct seat *x)
     x->hold = TAKE_FD(fd);
 }
 
-static struct seat *find_parked(struct seats *s, const struct box_spec *spec)
+static bool is_empty(int scratch, enum layer_tree t)
+{
+    auto_close int fd = openat(scratch, layer_tree_names[t], O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    bool empty = d != NULL;
+
+    if (d)
+        fd = -1; /* its own now */
+    for (struct dirent *x; empty && (x = readdir(d));)
+        empty = strcmp(x->d_name, ".") == 0 || strcmp(x->d_name, "..") == 0;
+    if (d)
+        closedir(d);
+    return empty;
+}
+
+/* A program that was started in it, a browser for instance, may have left files: then it is not the bare image. */
+static bool is_clean(const struct seat *x)
+{
+    for (enum layer_tree t = 0; t < LAYER_TREES; t++)
+        if (x->proc.scratch < 0 || !is_empty(x->proc.scratch, t))
+            return false;
+    return true;
+}
+
+static struct seat *find_parked(struct seats *s, const struct box_spec *spec, bool clean)
 {
     for (int b = 0; s->parked > 0 && b < SEAT_BUCKETS; b++)
         for (struct seat *x = s->buckets[b]; x; x = x->next)
-            if (x->state == SEAT_PARKED && spec_fits(&x->spec, spec))
+            if (x->state == SEAT_PARKED && spec_fits(&x->spec, spec) && (!clean || is_clean(x)))
                 return x;
     return NULL;
 }
 
-bool pool_take(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec)
+bool pool_take(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec, bool clean)
 {
     int64_t asked = now_us();
     struct err e;
-    struct seat *x = find_parked(s, spec);
+    struct seat *x = find_parked(s, spec, clean);
     if (!x)
         return false;
     if ((!spec_same_limits(&x->spec, spec) && seat_limit(x, spec, &e) < 0) || state_hand_out(x, &e) < 0) {

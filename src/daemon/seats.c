@@ -18,6 +18,7 @@
 #include "daemon/box_dir.h"
 #include "daemon/chain.h"
 #include "daemon/fdstore.h"
+#include "daemon/image_proof.h"
 #include "isolate/child.h"
 #include "isolate/spec.h"
 #include "isolate/step.h"
@@ -458,7 +459,7 @@ static int check_enforced(const struct seats *s, const struct box_spec *spec, st
                    missing & BOX_CAN_PIDS ? " pids" : "");
 }
 
-void seats_create(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec)
+void seats_create(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec, bool clean)
 {
     struct err e = { 0 };
     struct seat *x = NULL;
@@ -473,7 +474,7 @@ void seats_create(struct seats *s, const struct seat_waiter *w, const struct box
         refuse(s, w, "", r, &e);
         return;
     }
-    if (pool_take(s, w, spec))
+    if (pool_take(s, w, spec, clean))
         return;
     r = seats_make(s, spec, false, &x, &e);
     (void)wait_for(x, w);
@@ -738,5 +739,6 @@ void seats_close(struct seats *s)
     for (int i = 0; i < HOST_DIRS; i++)
         if (s->host_dirs[i] >= 0)
             close(s->host_dirs[i]);
+    image_proof_done(s);
     box_dir_close(s->opts->home, s->box_dir);
 }

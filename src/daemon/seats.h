@@ -90,6 +90,10 @@ struct seats {
     const char *group; /* the directory of its boxes' cgroups; the options' own */
     struct cgroups groups;
     struct host_image host;
+    struct image_proof { /* image_proof.h; stamps as last proved, NULL: not yet */
+        struct stamps *root, *sudo;
+        char bare[STATE_ROOT_MAX];
+    } proof;
     int host_dirs[HOST_DIRS]; /* chain.c: what it is made of */
     struct idmap ids;
     struct spawn_paths paths;
@@ -116,7 +120,7 @@ struct seats {
 int seats_open(struct seats *s, const struct supervise_opts *o, struct loop *l, struct err *e);
 void seats_close(struct seats *s); /* descriptors and memory; boxes stay */
 
-void seats_create(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec);
+void seats_create(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec, bool clean);
 void seats_destroy(struct seats *s, const struct seat_waiter *w, const char *id);
 void seats_freeze(struct seats *s, const struct seat_waiter *w, const char *id, bool on);
 void seats_list(struct seats *s, const struct seat_waiter *w);
@@ -162,7 +166,8 @@ void blank_failed(struct seats *s, const struct err *why);
 void pool_pump(struct seats *s);
 void pool_failed(struct seats *s, const struct err *why);
 void pool_hold(struct seat *seat);
-bool pool_take(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec);
+/* clean: only one in which nothing was written */
+bool pool_take(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec, bool clean);
 int seats_make(struct seats *s, const struct box_spec *spec, bool for_pool, struct seat **ret, struct err *e);
 
 /* recover.c */

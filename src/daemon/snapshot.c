@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 #include "daemon/chain.h"
+#include "daemon/image_proof.h"
 #include "daemon/open_files.h"
 #include "isolate/idmap.h"
 #include "isolate/spec.h"
@@ -52,6 +53,7 @@ struct snapshot {
     uint8_t class;        /* of what is made */
     uint32_t from, count; /* MERGE: which of the sealed ones */
     char first[LAYER_ID_MAX];
+    struct image_try image; /* VERIFY */
     pid_t pid;
     int pipe;
     struct loop_fd *watch;
@@ -206,13 +208,15 @@ static void flatten(const struct seat *x, const struct snapshot *p, int pipe)
     say(pipe, &r);
 }
 
-static void verify(const struct seats *s, const struct box_spec *spec, int pipe)
+static void verify(const struct seats *s, const struct box_spec *spec, bool image, int pipe)
 {
     static struct chain c;
     struct report r = { 0 };
     struct state_root expected = { 0 }, found = { 0 };
 
     r.result = chain_open(s, spec, spec->layer_count, (char(*)[LAYER_ID_MAX])spec->layers, &c, &r.err);
+    if (r.result >= 0 && image)
+        r.result = host_image_prove(&s->host, spec->sudo, &r.err); /* what the layers lie on */
     if (r.result >= 0)
         (void)chain_root(spec->parent_root, &expected);
     if (r.result >= 0)
@@ -325,6 +329,7 @@ static void release(struct snapshot *p)
 {
     loop_unwatch(p->watch);
     loop_timer_free(p->poll);
+    image_tried(p->all, &p->image, false, "");
     free(p->changes.inodes);
     if (p->pipe >= 0)
         close(p->pipe);
@@ -404,6 +409,7 @@ static void on_report(void *arg, uint32_t events)
     if (p->work == WORK_VERIFY || p->work == WORK_HASH) {
         struct seat_reply out = { .result = r.result, .err = r.err };
         memcpy(out.root, r.root, sizeof out.root);
+        image_tried(p->all, &p->image, r.result >= 0, r.root);
         seat_answer(p->all, &p->waiter, &out);
         end(p);
     } else if (p->work != WORK_SEAL) {
@@ -458,7 +464,7 @@ static void start(struct snapshot *p, const struct seat *x, const struct box_spe
         (void)signal(SIGTERM, SIG_DFL);
         switch (p->work) {
         case WORK_SEAL: seal_and_hash(x, p, pipes[1]); break;
-        case WORK_VERIFY: verify(p->all, spec, pipes[1]); break;
+        case WORK_VERIFY: verify(p->all, spec, p->image.wanted, pipes[1]); break;
         case WORK_HASH: compute(p->all, spec, pipes[1]); break;
         case WORK_MERGE: merge(x, p, pipes[1]); break;
         case WORK_FLATTEN: flatten(x, p, pipes[1]); break;
@@ -596,10 +602,21 @@ void seat_drop_snapshots(struct seat *x)
 
 void seats_verify(struct seats *s, const struct seat_waiter *w, const struct box_spec *spec, bool compute_)
 {
+    struct seat_reply known = { 0 };
     struct err e;
 
-    if (spec_check(spec, &e) < 0)
+    if (spec_check(spec, &e) < 0) {
         refuse(s, w, "", &e);
-    else
-        start(work_new(s, compute_ ? WORK_HASH : WORK_VERIFY, w, ""), NULL, spec);
+        return;
+    }
+    bool proved = compute_ || image_proved(s, spec);
+    if (proved && !compute_ && spec->layer_count == 0 && image_root(s, spec)[0]) {
+        snprintf(known.root, sizeof known.root, "%s", image_root(s, spec));
+        seat_answer(s, w, &known);
+        return;
+    }
+    struct snapshot *p = work_new(s, compute_ ? WORK_HASH : WORK_VERIFY, w, "");
+    if (!proved)
+        image_try(s, spec, &p->image);
+    start(p, NULL, spec);
 }

@@ -192,8 +192,10 @@ static void handle(struct conn *c, struct seat_request *q, size_t size, int fd)
     q->id[sizeof q->id - 1] = 0;
     switch ((enum seat_verb)q->verb) {
     case SEAT_CREATE:
+    case SEAT_CREATE_CLEAN:
+        w.verb = SEAT_CREATE; /* from here on they are one */
         if (size >= offsetof(struct seat_request, other))
-            seats_create(&sv->seats, &w, &q->spec);
+            seats_create(&sv->seats, &w, &q->spec, q->verb == SEAT_CREATE_CLEAN);
         else
             answer_bad(sv, &w, "seat request: CREATE without its spec");
         return;

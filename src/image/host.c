@@ -8,9 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "image/fingerprint.h"
 #include "image/tree.h"
 #include "wire/boot.h"
 
@@ -107,15 +109,20 @@ static uint64_t hash_stat(uint64_t h, const char *path)
     return hash(h, v, sizeof v);
 }
 
-static int name_generation(const char *init_path, char *out, size_t size, struct err *e)
+static uint64_t hash_packages(void)
 {
-    char block[16384];
-    ssize_t n;
     uint64_t h = 0xcbf29ce484222325ULL;
 
     h = hash(h, &(int){ FORMAT }, sizeof(int));
     h = hash_stat(h, "/var/lib/dpkg/status");
-    h = hash_stat(h, "/etc/ld.so.cache");
+    return hash_stat(h, "/etc/ld.so.cache");
+}
+
+static int name_generation(uint64_t h, const char *init_path, char *out, size_t size, struct err *e)
+{
+    char block[16384];
+    ssize_t n;
+
     auto_close int fd = open(init_path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return err_sys(e, "open '%s'", init_path);
@@ -259,6 +266,87 @@ static int make_sudo(int dir, const char *init_path, struct err *e)
     return tree_copy_file(AT_FDCWD, init_path, bin, "sudo", 0755, e);
 }
 
+/* --- what was built --- */
+
+/* The file `proof` beside the trees: two hashes in hex, a line each. */
+static int read_proof(int top, struct host_image *h, struct err *e)
+{
+    char text[2 * SHA_HEX + 1] = "";
+    auto_close int fd = openat(top, "proof", O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text);
+    if (n < 0)
+        return err_sys(e, "read the image's proof");
+    if (n == 0) /* the machine went down before it was on disk */
+        return 0;
+    if (n != 2 * SHA_HEX || !sha_parse((struct str){ text, SHA_HEX - 1 }, &h->root_proof) ||
+        !sha_parse((struct str){ text + SHA_HEX, SHA_HEX - 1 }, &h->sudo_proof))
+        return err_set(e, ERR_SYSTEM, "images/host-%s/proof is damaged; remove that directory, it is made again",
+                       h->generation);
+    return 1;
+}
+
+static int write_proof(int top, const struct host_image *h, struct err *e)
+{
+    char root[SHA_HEX], sudo[SHA_HEX], text[2 * SHA_HEX + 1];
+
+    sha_print(&h->root_proof, root);
+    sha_print(&h->sudo_proof, sudo);
+    snprintf(text, sizeof text, "%s\n%s\n", root, sudo);
+    (void)unlinkat(top, "proof.new", 0);
+    int r = tree_write(top, "proof.new", text, 0644, e);
+    if (r >= 0 && renameat(top, "proof.new", top, "proof") < 0)
+        r = err_sys(e, "rename the image's proof");
+    return r;
+}
+
+/* Known from when it was built; of one that an earlier version built, from now on. */
+static int know_proof(int images, const char *name, struct host_image *h, struct err *e)
+{
+    auto_close int top = openat(images, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (top < 0)
+        return err_sys(e, "open '%s'", name);
+    int r = read_proof(top, h, e);
+    if (r != 0)
+        return r;
+    r = fingerprint_of(h->root, &h->root_proof, e);
+    if (r >= 0)
+        r = fingerprint_of(h->sudo, &h->sudo_proof, e);
+    return r < 0 ? r : write_proof(top, h, e);
+}
+
+static int prove(const char *path, const struct sha *expected, struct err *e)
+{
+    struct sha found;
+
+    int r = fingerprint_of(path, &found, e);
+    if (r < 0)
+        return r;
+    if (sha_eq(&found, expected))
+        return 0;
+    (void)err_set(e, ERR_DENIED, "the image's files in '%s' are not as they were built", path);
+    return -ESTALE;
+}
+
+bool host_image_packages(const struct host_image *h)
+{
+    return hash_packages() == h->packages;
+}
+
+int host_image_prove(const struct host_image *h, bool sudo, struct err *e)
+{
+    if (!host_image_packages(h)) {
+        (void)err_set(e, ERR_DENIED, "the host's packages have changed since the server began; restart it");
+        return -ESTALE;
+    }
+    int r = prove(h->root, &h->root_proof, e);
+    return r < 0 || !sudo ? r : prove(h->sudo, &h->sudo_proof, e);
+}
+
+/* --- opening --- */
+
 static int build(int images, const char *name, const char *init_path, struct err *e)
 {
     int r = tree_mkdir(images, name, 0755, 0, e);
@@ -295,7 +383,8 @@ int host_image_open(const char *home, const char *init_path, struct host_image *
     struct host_image h = { 0 };
     char name[48], temp[64];
 
-    int r = name_generation(init_path, h.generation, sizeof h.generation, e);
+    h.packages = hash_packages();
+    int r = name_generation(h.packages, init_path, h.generation, sizeof h.generation, e);
     if (r < 0)
         return err_wrap(e, r, "image host");
     snprintf(name, sizeof name, "host-%s", h.generation);
@@ -320,6 +409,9 @@ int host_image_open(const char *home, const char *init_path, struct host_image *
             return err_wrap(e, r, "build image host");
         }
     }
+    r = know_proof(images, name, &h, e);
+    if (r < 0)
+        return err_wrap(e, r, "image host");
     *ret = h;
     return 0;
 }

@@ -458,13 +458,50 @@ int layer_hash(const struct layer_chain *c, const struct state_root *parent, boo
     return r < 0 ? err_wrap(e, r, "hash a state") : 0;
 }
 
+/* The root itself says of which image it is, and is its own proof of that. */
+static int same_image(const struct layer_chain *c, const struct state_root *expected, struct err *e)
+{
+    struct objects objects = { .dir = -1 };
+    struct sha root, top;
+    struct buf image;
+
+    if (!sha_parse(str_of(expected->hex), &root))
+        return 0; /* not known */
+    buf_init(&image, 4096);
+    int r = objects_open(c->home, true, &objects, e);
+    if (r >= 0 && object_state_get(&objects, &root, &image, &top, NULL) >= 0 &&
+        !str_is(buf_view(&image), c->image->digest)) {
+        (void)err_set(e, ERR_DENIED, "it is of the image's generation %.*s, which is %s now", STR_ARG(buf_view(&image)),
+                      c->image->digest);
+        r = -ESTALE;
+    }
+    objects_close(&objects);
+    buf_done(&image);
+    return r;
+}
+
+static int layers_there(const struct layer_chain *c, struct err *e)
+{
+    for (size_t i = 0; i < c->n; i++) {
+        auto_close int layer = layer_open(c->home, c->ids[i], e);
+        if (layer < 0)
+            return layer == -ENOENT ? -ENODATA : layer;
+    }
+    return 0;
+}
+
 int layer_verify(const struct layer_chain *c, const struct state_root *expected, struct state_root *ret_found,
                  struct err *e)
 {
     struct build b;
 
-    int r = hash_chain(c, NULL, true, ret_found, &b, e);
-    build_done(&b);
+    int r = same_image(c, expected, e);
+    if (r >= 0)
+        r = layers_there(c, e);
+    if (r >= 0) {
+        r = hash_chain(c, NULL, true, ret_found, &b, e);
+        build_done(&b);
+    }
     if (r < 0)
         return err_wrap(e, r, "verify state %.12s", expected->hex);
     return strcmp(ret_found->hex, expected->hex) == 0;

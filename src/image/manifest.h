@@ -27,6 +27,6 @@ struct manifest_stats {
 int layer_hash(const struct layer_chain *c, const struct state_root *parent, bool sync, struct state_root *ret,
                struct manifest_stats *stats, struct err *e);
 /* Works the root out again from all that is really on disk, trusting no object. 1: as expected, 0: not, and *ret_found
- * is what it is. */
+ * is what it is. -ESTALE: the expected state is one of another image, so nothing can be compared. -ENODATA: a layer is not there. */
 int layer_verify(const struct layer_chain *c, const struct state_root *expected, struct state_root *ret_found,
                  struct err *e);

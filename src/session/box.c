@@ -12,6 +12,7 @@
 #include "session/profile.h"
 #include "session/node.h"
 #include "session/origin.h"
+#include "session/quarantine.h"
 #include "session/spec_json.h"
 
 enum { RELINK_TRIES = 50, RELINK_MS = 20, HOOKS_MS = 35000 };
@@ -38,6 +39,7 @@ const char *box_state_name(const struct box *b)
     case BOX_CREATING: return "creating";
     case BOX_RUNNING: return "running";
     case BOX_PAUSED: return "paused";
+    case BOX_QUARANTINED: return "quarantined";
     case BOX_CLOSING: return "closing";
     }
     return "unknown";
@@ -288,6 +290,7 @@ void box_print(const struct box *b, struct jw *w)
 
     jw_kz(w, "id", b->id);
     jw_kz(w, "state", box_state_name(b));
+    box_quarantine_print(b, w);
     jw_kz(w, "image", b->spec.image);
     utc_time(b->created_us, t);
     jw_kz(w, "created", t);
@@ -341,7 +344,7 @@ bool box_headed(const struct box *b)
     return b->headed ? b->headed > 0 : b->node->opts.browser_headed;
 }
 
-static int record_open(struct box *b, struct err *e)
+int box_record(struct box *b, struct err *e)
 {
     struct buf *o = &b->node->scratch;
     struct jw w = { .out = o };
@@ -384,6 +387,7 @@ static int record_open(struct box *b, struct err *e)
         jw_kraw(&w, "done", b->done);
     }
     carry_record(b, &w);
+    box_quarantine_print(b, &w);
     jw_kbool(&w, "temporary", b->temporary);
     jw_kbool(&w, "standing", b->standing);
     jw_kint(&w, "ttl_ms", b->ttl_ms);
@@ -405,7 +409,7 @@ void box_restarted_browser(struct box *b, struct str params)
 
     if (headed && headed != b->headed) {
         b->headed = headed;
-        if (record_open(b, &e) < 0)
+        if (box_record(b, &e) < 0)
             log_warn("a box's display is not recorded", "box=%s error='%s', going on", b->id, e.msg);
     }
     arena_done(&a);
@@ -497,7 +501,7 @@ static void on_created(void *arg, const struct seat_reply *r, const int *take_ga
         seats_ask(b->node->seats, SEAT_DESTROY, b->seat, NULL, on_destroyed, b);
         return;
     }
-    if (record_open(b, &e) < 0 || link_open(b->link, b->node->opts.home, b->seat, &e) < 0) {
+    if (box_record(b, &e) < 0 || link_open(b->link, b->node->opts.home, b->seat, &e) < 0) {
         creation_failed(b, &e);
         return;
     }
@@ -546,7 +550,7 @@ int box_move(struct box *b, const struct seat_reply *r, const int *take_gauges, 
     give_env(b);
     b->state = BOX_RUNNING;
     b->up = true;
-    int res = record_open(b, e);                                           /* the same box, another seat */
+    int res = box_record(b, e);                                            /* the same box, another seat */
     seats_ask(b->node->seats, SEAT_DESTROY, old, NULL, on_old_seat, NULL); /* not before the log names the new one */
     return res;
 }
@@ -765,7 +769,7 @@ static void on_frozen(void *arg, const struct seat_reply *r, const int *take_gau
         e = r->err;
         f->cb(f->arg, b, &e);
     } else {
-        if (b->state != BOX_CLOSING)
+        if (b->state != BOX_CLOSING && b->state != BOX_QUARANTINED)
             b->state = f->frozen ? BOX_PAUSED : BOX_RUNNING;
         f->cb(f->arg, b, NULL);
         for (struct session *s = b->sessions, *next; s; s = next) {
@@ -779,6 +783,8 @@ static void on_frozen(void *arg, const struct seat_reply *r, const int *take_gau
 int box_freeze(struct box *b, bool frozen, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg,
                struct err *e)
 {
+    if (b->state == BOX_QUARANTINED)
+        return box_quarantine_error(b, e);
     if (b->state != BOX_RUNNING && b->state != BOX_PAUSED)
         return err_set(e, ERR_BUSY, "box %s is %s", b->id, box_state_name(b));
 
@@ -848,6 +854,7 @@ struct box *box_adopt(struct node *n, const struct seat_reply *r, const int *tak
     snprintf(b->state_id, sizeof b->state_id, "%.*s", STR_ARG(state));
     snprintf(b->root, sizeof b->root, "%.*s", STR_ARG(its_root));
     carry_adopt(b, record);
+    box_quarantine_adopt(b, record, r->frozen);
     b->hooked = true; /* init knows; asking it for nothing costs little */
     b->charge = charge_of(&b->spec);
     tenant_add_box(b->tenant, &b->charge); /* it is there, whatever the quota says now */

@@ -10,6 +10,7 @@
 #include "base/limits.h"
 #include "session/call_parts.h"
 #include "session/compare.h"
+#include "session/quarantine.h"
 #include "session/rewind.h"
 #include "store/recorder_client.h"
 
@@ -22,6 +23,12 @@ static void fail(struct call *c, const struct err *e)
 
     c->run_us = now_us() - c->arrived_us - c->queued_us;
     call_fail(c, ours ? OUTCOME_INFRA_ERROR : theirs ? OUTCOME_INVALID_REQUEST : OUTCOME_TASK_ERROR, e, false);
+}
+
+/* Nothing of it was done. */
+static void refuse(struct call *c, const struct err *e)
+{
+    call_fail(c, OUTCOME_INFRA_ERROR, e, true);
 }
 
 static struct jw begin(struct call *c)
@@ -236,6 +243,23 @@ static int check(struct call *c, struct box **ret, struct err *e)
     return 0;
 }
 
+/* Does it look at the files of the box as they are now? */
+static bool needs_files(const struct call *c)
+{
+    const struct box_tool_params *p = c->bound;
+
+    switch (box_tool_action(c->tool)) {
+    case BOX_SNAPSHOT: return true;
+    case BOX_FORK: return !p->state.n && p->step == FIELD_ABSENT;
+    case BOX_DIFF: return !p->b.n;
+    case BOX_RESTORE:
+    case BOX_RESET:
+    case BOX_CHECKOUT:
+    case BOX_STATES: break;
+    }
+    return false;
+}
+
 void box_tool_start(struct call *c)
 {
     struct box *b = NULL;
@@ -245,6 +269,11 @@ void box_tool_start(struct call *c)
     c->box = NULL;
     if (b)
         memcpy(c->box_id, b->id, sizeof c->box_id);
+    if (r >= 0 && b && box_quarantined(b) && needs_files(c)) {
+        (void)box_quarantine_error(b, &e);
+        refuse(c, &e);
+        return;
+    }
     if (r < 0 || call_promise(c, &e) < 0)
         fail(c, &e);
 }
@@ -325,6 +354,11 @@ static void find_rewound(struct call *c)
     struct json *done = NULL;
     struct err e;
 
+    if (b && box_quarantined(b) && b->quarantine.since_us >= c->started_wall_us) { /* that is what it did */
+        (void)box_quarantine_error(b, &e);
+        fail(c, &e);
+        return;
+    }
     if (!b || b->call != c->id || json_parse(&c->arena, b->done, &done, &e) < 0) {
         undone(c);
         return;

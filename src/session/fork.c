@@ -133,13 +133,19 @@ static void on_verified(void *arg, const struct seat_reply *r, const int *take_g
 static void on_source(void *arg, const struct state *s, const struct err *e)
 {
     struct forking *f = arg;
+    struct err why;
 
     if (e) {
         forking_end(f, e);
         return;
     }
-    if (!s->suspect || !s->root[0]) {
+    if (!s->suspect || !s->layer_count) {
         make_copies(f, s);
+        return;
+    }
+    if (!s->root[0]) {
+        err_set(&why, ERR_BUSY, "the root of state %s is still being computed: it cannot prove itself yet", s->id);
+        forking_end(f, &why);
         return;
     }
     struct state *kept = arena_alloc(&f->arena, sizeof *kept);

@@ -98,7 +98,7 @@ struct node {
     void *arg;
 };
 
-enum box_state { BOX_CREATING, BOX_RUNNING, BOX_PAUSED, BOX_CLOSING };
+enum box_state { BOX_CREATING, BOX_RUNNING, BOX_PAUSED, BOX_QUARANTINED, BOX_CLOSING };
 
 struct dial; /* dial.c */
 
@@ -143,8 +143,12 @@ struct box {
     struct arena arena;
     const char *close_reason;
     /* its files through time: see state.h */
-    unsigned holds;            /* states being taken: calls wait */
-    bool rewinding;            /* on its way into another state */
+    unsigned holds; /* states being taken: calls wait */
+    bool rewinding; /* on its way into another state */
+    struct {
+        int64_t since_us;      /* wall; 0: it is not */
+        char state[40];        /* by which; "": its image */
+    } quarantine;              /* see quarantine.h */
     bool hooked;               /* init may have commands that are to run before the end */
     bool ending;               /* they run now */
     int headed;                /* its browser has a window on the desktop: 1, or not: -1; 0: as configured */
@@ -267,6 +271,7 @@ int box_freeze(struct box *b, bool frozen, void (*cb)(void *arg, struct box *b, 
                struct err *e);
 bool box_headed(const struct box *b);
 void box_restarted_browser(struct box *b, struct str params); /* of the call; from now on it may have a window */
+int box_record(struct box *b, struct err *e);                 /* what the log is to know of it now */
 const char *box_state_name(const struct box *b);
 void box_print(const struct box *b, struct jw *w); /* members of the API's object */
 /* dial.c: a connection to something inside the box, by init. Ends with exactly one cb, not before it returns: a socket

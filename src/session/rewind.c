@@ -12,6 +12,7 @@
 #include "session/carry.h"
 #include "session/link.h"
 #include "session/origin.h"
+#include "session/quarantine.h"
 
 enum { ROOT_POLL_MS = 50, ROOT_POLLS = 600 };
 
@@ -21,6 +22,9 @@ struct rewind {
     char box[BOX_ID_MAX];
     uint64_t call;
     bool proof;
+    bool reset;      /* asked for with proof: without one, the box may not go on */
+    bool again;      /* the state is what it began with; its set-up is to be run on it */
+    char proven[40]; /* that one, once it has proved itself */
     struct box_spec spec;
     struct rewound to;
     struct str shell, carried;
@@ -114,9 +118,12 @@ static void on_seat(void *arg, const struct seat_reply *r, const int *take_gauge
     b->carried = (struct carried){ 0 };
     carry_expect(b, w->shell.n ? w->shell : origin_shell(b), w->carried);
     name_call(w, b);
+    typeof(b->quarantine) quarantine = b->quarantine;
+    box_quarantine_end(b); /* take_new_seat saw the proof */
     if (box_move(b, r, take_gauges, &w->spec, &e) < 0) {
         carry_done(&b->carried);
         b->carried = before;
+        b->quarantine = quarantine;
         memcpy(b->state_id, state_before, sizeof b->state_id);
         done(w, &e);
         return;
@@ -133,8 +140,14 @@ static void take_new_seat(struct rewind *w)
     struct box *b = box_find(w->node, str_of(w->box));
     struct err e;
 
-    if (!b || (b->state != BOX_RUNNING && b->state != BOX_PAUSED)) {
+    if (!b || (b->state != BOX_RUNNING && b->state != BOX_PAUSED && b->state != BOX_QUARANTINED)) {
         err_set(&e, ERR_BUSY, "box %s is %s", w->box, b ? box_state_name(b) : "gone");
+        done(w, &e);
+        return;
+    }
+    if (box_quarantined(b) && !w->to.proved) {
+        err_set(&e, ERR_DENIED, "box %s is quarantined, and an image directory cannot prove itself; destroy the box",
+                b->id);
         done(w, &e);
         return;
     }
@@ -142,29 +155,73 @@ static void take_new_seat(struct rewind *w)
     err_set(&e, ERR_BUSY, "box %s is being put back into another state", b->id);
     while (b->running)
         call_fail(b->running, OUTCOME_KILLED, &e, false);
-    seats_ask(w->node->seats, SEAT_CREATE, NULL, &w->spec, on_seat, w);
+    seats_ask(w->node->seats, w->to.proved ? SEAT_CREATE_CLEAN : SEAT_CREATE, NULL, &w->spec, on_seat, w);
+}
+
+/* What was to be proved is something else. Whoever asked for a reset must not go on as if it had been one. */
+static void unproved(struct rewind *w, const char *state, const struct err *why)
+{
+    struct box *b = box_find(w->node, str_of(w->box));
+    struct err e = *why;
+
+    if (b && w->reset && b->state != BOX_CLOSING) {
+        box_quarantine(b, state);
+        err_set(&e, ERR_DENIED, "box %s is quarantined: %s", b->id, why->msg);
+    }
+    done(w, &e);
+}
+
+static void on_target(void *arg, const struct state *s, const struct err *e);
+
+static void is_proved(struct rewind *w)
+{
+    struct box *b = box_find(w->node, str_of(w->box));
+
+    if (w->again && b) {
+        w->again = false;
+        memcpy(w->proven, w->to.state_id, sizeof w->proven);
+        origin_again(b, on_target, w);
+        return;
+    }
+    w->to.proved = true;
+    take_new_seat(w);
 }
 
 static void on_verified(void *arg, const struct seat_reply *r, const int *take_gauges)
 {
     struct rewind *w = arg;
     struct err e = r->err;
+    bool differs = r->result == 0 && w->to.root[0] && strcmp(r->root, w->to.root) != 0;
 
     (void)take_gauges;
-    if (r->result == 0 && strcmp(r->root, w->to.root) != 0) {
-        state_quarantine(w->node, w->to.state_id, w->to.root, r->root);
-        err_set(&e, ERR_DENIED, "state %s is quarantined: its layers on disk have the root %.20s..., not %.20s...",
-                w->to.state_id, r->root, w->to.root);
-        done(w, &e);
+    if (differs || r->result == -ENODATA) {
+        state_quarantine(w->node, w->to.state_id, w->to.root, differs ? r->root : e.msg);
+        if (differs)
+            err_set(&e, ERR_DENIED, "state %s is quarantined: its layers on disk have the root %.20s..., not %.20s...",
+                    w->to.state_id, r->root, w->to.root);
+        else
+            err_wrap(&e, 0, "state %s is quarantined", w->to.state_id);
+        unproved(w, w->to.state_id, &e);
+    } else if (r->result == -ESTALE) {
+        unproved(w, "", &e);
     } else if (r->result < 0) {
         done(w, &e);
     } else {
-        w->to.proved = true;
-        take_new_seat(w);
+        memcpy(w->to.root, r->root, sizeof w->to.root);
+        is_proved(w);
     }
 }
 
-static void on_target(void *arg, const struct state *s, const struct err *e);
+/* From what the new seat will be made of: the image, and the layers of its spec. An image directory is as it lies there. */
+static void prove(struct rewind *w)
+{
+    if (w->spec.layer_count || strcmp(w->spec.image, "host") == 0)
+        seats_ask(w->node->seats, SEAT_VERIFY, NULL, &w->spec, on_verified, w);
+    else if (w->again)
+        is_proved(w);
+    else
+        take_new_seat(w);
+}
 
 static void look_again(void *arg)
 {
@@ -176,8 +233,15 @@ static void look_again(void *arg)
 /* Without a root nothing can be proved. It may come later: after a restart it is computed again. */
 static bool must_wait(struct rewind *w, const struct state *s)
 {
-    if (!w->proof || s->root[0] || !s->layer_count || w->waited++ >= ROOT_POLLS)
+    struct err e;
+
+    if (!w->proof || s->root[0] || !s->layer_count)
         return false;
+    if (w->waited++ >= ROOT_POLLS) {
+        err_set(&e, ERR_BUSY, "the root of state %s is still being computed: it cannot prove itself yet", s->id);
+        done(w, &e);
+        return true;
+    }
     if (!w->wait)
         w->wait = loop_timer_new(w->node->loop, look_again, w);
     loop_timer_set(w->wait, ROOT_POLL_MS);
@@ -188,8 +252,6 @@ static int check_target(const struct rewind *w, const struct box *b, const struc
 {
     if (!b)
         return err_set(e, ERR_NOT_FOUND, "box %s ended meanwhile", w->box);
-    if (s->quarantined)
-        return err_set(e, ERR_DENIED, "state %s is quarantined", s->id);
     if (s->has_spec && s->spec.sudo != b->spec.sudo)
         return err_set(e, ERR_INVALID, "state %s was taken in a box with%s sudo, which this box has%s; fork it instead",
                        s->id, s->spec.sudo ? "" : "out", b->spec.sudo ? "" : " not");
@@ -199,8 +261,14 @@ static int check_target(const struct rewind *w, const struct box *b, const struc
 static void on_target(void *arg, const struct state *s, const struct err *e)
 {
     struct rewind *w = arg;
+    struct box *b = box_find(w->node, str_of(w->box));
     struct err why;
 
+    if (s && s->quarantined) { /* it was found out before, and is no better now */
+        err_set(&why, ERR_DENIED, "state %s is quarantined: its layers on disk are not what the log says", s->id);
+        unproved(w, s->id, &why);
+        return;
+    }
     if (e) {
         why = *e;
         done(w, &why);
@@ -208,11 +276,11 @@ static void on_target(void *arg, const struct state *s, const struct err *e)
     }
     memcpy(w->to.state_id, s->id, sizeof w->to.state_id);
     memcpy(w->to.root, s->root, sizeof w->to.root);
-    if (check_target(w, box_find(w->node, str_of(w->box)), s, &why) < 0) {
+    if (check_target(w, b, s, &why) < 0) {
         done(w, &why);
         return;
     }
-    w->proof = w->proof || s->suspect;
+    w->proof = w->proof || s->suspect || box_quarantined(b);
     if (must_wait(w, s))
         return;
     state_apply(s, &w->spec);
@@ -220,8 +288,10 @@ static void on_target(void *arg, const struct state *s, const struct err *e)
     w->carried = arena_copy(&w->arena, s->carried);
     w->to.fidelity = state_fidelity(s);
     w->to.sessions = arena_copy(&w->arena, carry_sessions(s->carried, &w->arena));
-    if (w->proof && s->layer_count && s->root[0])
-        seats_ask(w->node->seats, SEAT_VERIFY, NULL, &w->spec, on_verified, w);
+    if (w->proof && w->proven[0] && strcmp(w->proven, s->id) == 0)
+        is_proved(w);
+    else if (w->proof)
+        prove(w);
     else
         take_new_seat(w);
 }
@@ -238,7 +308,9 @@ static struct rewind *begin(struct box *b, bool proof, on_rewound *cb, void *arg
     struct rewind *w = calloc(1, sizeof *w);
     if (!w)
         abort();
-    *w = (struct rewind){ .node = b->node, .tenant = b->tenant, .proof = proof, .spec = b->spec, .cb = cb, .arg = arg };
+    *w = (struct rewind){
+        .node = b->node, .tenant = b->tenant, .proof = proof, .reset = proof, .spec = b->spec, .cb = cb, .arg = arg
+    };
     memcpy(w->box, b->id, sizeof w->box);
     w->to.fidelity = "fs";
     w->spec.layer_count = 0;
@@ -255,8 +327,11 @@ void box_rewind(struct box *b, const struct time_ask *ask, bool proof, on_rewoun
         w->call = ask->call;
     if (w && (ask->state.n || ask->step != FIELD_ABSENT))
         state_look_up(b->node, b->tenant, b, ask, on_target, w);
-    else if (w && origin_has_state(b))
-        origin_again(b, on_target, w);
+    else if (w && origin_has_state(b)) {
+        w->again = true;
+        state_find(b->node, b->tenant, str_of(b->base_state), on_target, w);
+    } else if (w && proof)
+        prove(w);
     else if (w)
         take_new_seat(w);
 }

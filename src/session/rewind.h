@@ -23,7 +23,8 @@ typedef void on_rewound(void *arg, struct box *b, const struct rewound *r, const
 
 /* The same box, its id and its sessions, with the files of a state (none asked for: of the bare image). Its processes
  * end, calls that run in it are killed; it is as it was if a new seat cannot be had. With proof, the root is first
- * computed again from what is on disk; a difference quarantines the state: nothing is restored from it. */
+ * computed again from what is on disk; a difference quarantines the state: nothing is restored from it, and the box:
+ * see quarantine.h. A box in quarantine goes nowhere without proof. */
 void box_rewind(struct box *b, const struct time_ask *ask, bool proof, on_rewound *cb, void *arg);
 void box_rewind_state(struct box *b, const struct state *s, bool proof, on_rewound *cb, void *arg); /* to a known one */
 

@@ -104,6 +104,7 @@ static size_t size_of(const struct seat_request *q)
 {
     switch ((enum seat_verb)q->verb) {
     case SEAT_CREATE:
+    case SEAT_CREATE_CLEAN:
     case SEAT_HASH:
     case SEAT_VERIFY: return offsetof(struct seat_request, other);
     case SEAT_DIFF:

@@ -11,6 +11,7 @@
 #include "session/link.h"
 #include "session/node.h"
 #include "session/origin.h"
+#include "session/quarantine.h"
 #include "session/remote.h"
 
 /* An action longer than the TTL never has its session taken away under it. */
@@ -465,6 +466,14 @@ void session_next(struct session *s)
         return;
     }
     struct box *b = s->box;
+    if (b && box_quarantined(b)) {
+        (void)box_quarantine_error(b, &e);
+        for (struct call *c; (c = s->queue);) {
+            snprintf(c->box_id, sizeof c->box_id, "%s", b->id);
+            call_fail(c, OUTCOME_INFRA_ERROR, &e, true);
+        }
+        return;
+    }
     for (struct call **p = &s->queue; *p;) {
         struct call *c = *p;
         bool parallel = c->tool->flags & TOOL_PARALLEL;
@@ -493,8 +502,8 @@ void session_next(struct session *s)
 
 const char *session_status(const struct session *s)
 {
-    if (s->lost)
-        return "error";
+    if (s->lost || (s->box && box_quarantined(s->box)))
+        return "error"; /* AgentFlow has no other word */
     return s->up ? "active" : "initializing";
 }
 
@@ -514,4 +523,8 @@ void session_print(const struct session *s, struct jw *w)
     iso_time(s->expires_us, t);
     jw_kz(w, "expires_at", t);
     jw_kz(w, "box_id", s->box ? s->box->id : NULL);
+    if (s->box && box_quarantined(s->box)) {
+        jw_kz(w, "box_state", box_state_name(s->box));
+        box_quarantine_print(s->box, w);
+    }
 }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "session/call.h"
 #include "session/carry.h"
+#include "session/quarantine.h"
 #include "session/rewind.h"
 #include "session/spec_json.h"
 #include "store/recorder_client.h"
@@ -388,7 +389,7 @@ void state_take(struct box *b, struct str name, const struct moment *m, on_state
     struct taking *t = NULL;
     struct err e;
 
-    if (!name_ok(name, &e)) {
+    if (!name_ok(name, &e) || (box_quarantined(b) && box_quarantine_error(b, &e) < 0)) {
         cb(arg, NULL, &e);
         return;
     }
@@ -493,7 +494,6 @@ static void on_looked_up(void *arg, const struct state *s, const struct err *e)
     }
     if (s && s->quarantined) {
         err_set(&why, ERR_DENIED, "state %s is quarantined: its layers on disk are not what the log says", s->id);
-        s = NULL;
         e = &why;
     }
     l.cb(l.arg, s, e);

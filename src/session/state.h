@@ -50,7 +50,7 @@ struct step_of {
 };
 void state_find_step(struct node *n, const struct tenant *t, const struct step_of *at, on_state *cb, void *arg);
 void state_find_call(struct node *n, const struct tenant *t, const struct moment *m, on_state *cb, void *arg);
-/* What ask names, or b as it is now. A quarantined one is an error. b may be NULL if ask names one. */
+/* What ask names, or b as it is now. A quarantined one comes with an error. b may be NULL if ask names one. */
 void state_look_up(struct node *n, const struct tenant *t, struct box *b, const struct time_ask *ask, on_state *cb,
                    void *arg);
 /* The spec of a box that begins with this state: image and layers, nothing else. */

@@ -525,6 +525,8 @@ static void state_out(struct ask *a, sqlite3_stmt *s, bool listed, const struct 
     }
     if (column_str(s, 3).n)
         jw_kstr(&a->w, "mark", column_str(s, 3));
+    if (listed && str_is(column_str(s, 3), "quarantined"))
+        jw_kbool(&a->w, "quarantined", true);
     if (sqlite3_column_int(s, 4))
         jw_kbool(&a->w, "suspect", true);
     if (at && at->step) {

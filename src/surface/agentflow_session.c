@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "session/quarantine.h"
 #include "surface/agentflow.h"
 
 /* The bodies of these endpoints are read field by field; what is missing is a 400 in the envelope. */
@@ -155,7 +156,12 @@ static void open_session(struct opening *o, struct str worker_id)
         o->failed = true;
     } else if (!b || (b->hidden && !w->node->opts.test_backends)) {
         unknown_type(o);
-    } else if ((s = session_find(k, b)) && !s->lost) {
+    } else if ((s = session_find(k, b)) && s->box && box_quarantined(s->box)) {
+        o->failed = box_quarantine_error(s->box, &o->error) < 0;
+        o->error.code = ERR_SYSTEM; /* the session is in error, the request is not */
+        snprintf(o->id, sizeof o->id, "%s", s->id);
+        snprintf(o->name, sizeof o->name, "%s", s->name);
+    } else if (s && !s->lost) {
         session_touch(s);
         o->existed = true;
         session_when_open(s, on_open, o); /* two who ask at once get the same one, when it is up */

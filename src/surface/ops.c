@@ -268,15 +268,15 @@ static void print_histogram(struct buf *b, const char *name, const char *label, 
 
 static void print_boxes(const struct node *n, struct buf *b)
 {
-    static const char *const states[] = { "creating", "running", "paused", "closing" };
-    uint64_t counts[4] = { 0 };
+    static const char *const states[] = { "creating", "running", "paused", "quarantined", "closing" };
+    uint64_t counts[5] = { 0 };
     const struct box *box;
     const struct tenant *t;
 
     for (size_t i = 0; (box = map_next(&n->boxes, &i));)
         counts[box->state <= BOX_CLOSING ? box->state : BOX_CLOSING]++;
     head(b, "sandglass_boxes", "gauge", "Boxes by state.");
-    for (size_t i = 0; i < 4; i++)
+    for (size_t i = 0; i < 5; i++)
         buf_printf(b, "sandglass_boxes{state=\"%s\"} %lu\n", states[i], (unsigned long)counts[i]);
     head(b, "sandglass_tenant_boxes", "gauge", "Boxes by tenant.");
     for (size_t i = 0; (t = map_next(&n->tenants, &i));)

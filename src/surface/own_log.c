@@ -257,11 +257,11 @@ static void on_export_end(void *arg, struct job *j)
 
 #define EXPORT_QUERY                                                                                                   \
     "format outcome tool since until tag worker min-reward:x min_reward:x max-reward:x max_reward:x shown-max "        \
-    "shown_max trainable:b bare:b images:b"
+    "shown_max trainable:b bare:b images:b replays:b"
 
 static const char *const export_options[] = { "format", "outcome", "tool",       "since",      "until",
                                               "tag",    "worker",  "min-reward", "max-reward", "shown-max" };
-static const char *const export_flags[] = { "trainable", "bare", "images" };
+static const char *const export_flags[] = { "trainable", "bare", "images", "replays" };
 
 /* "min_reward" is as good as "min-reward": programs cannot write the one, and the list of trajectories has it. */
 static const char *with_underscores(struct web *w, const char *name)

@@ -129,7 +129,8 @@ static const struct tool tools[] = {
         "come back to them.",
         TOOL_IDEMPOTENT, rewind),
     ROW("reset", "Reset",
-        "Puts the box back to its bare image, or to a state whose files are first proved by their hash.",
+        "Puts the box back to its bare image, or to a state; the files are first proved by their hash. If they are not "
+        "what they were, the box is quarantined.",
         TOOL_IDEMPOTENT, rewind),
     ROW("fork", "Fork", "Makes more boxes that begin as this one is now, or as it was in a state or after a step.", 0,
         fork),

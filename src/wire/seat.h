@@ -32,6 +32,7 @@ enum seat_verb {
     /* Removes layers and objects that nobody needs. The request carries one descriptor, a file of lines: "l ID" a
      * layer, "r HEX" a root that stays. Those of living boxes stay as well. */
     SEAT_GC,
+    SEAT_CREATE_CLEAN, /* as CREATE, but no parked seat in which something was written while it was warmed up */
 };
 
 enum box_network { BOX_NETWORK_NONE, BOX_NETWORK_FULL };

@@ -52,7 +52,7 @@ def check_atif(d):
         assert set(o) <= set(keys), set(o) - set(keys)
     only(d, "schema_version", "session_id", "trajectory_id", "agent", "steps", "notes", "final_metrics",
          "continued_trajectory_ref", "subagent_trajectories", "extra")
-    assert d["schema_version"] == "ATIF-v1.7" and d["session_id"]
+    assert d["schema_version"] == "ATIF-v1.7" and d["session_id"] and d["steps"]
     only(d["agent"], "name", "version", "model_name", "tool_definitions", "extra")
     assert d["agent"]["name"] and d["agent"]["version"]
     assert [s["step_id"] for s in d["steps"]] == list(range(1, len(d["steps"]) + 1))
@@ -170,11 +170,21 @@ def test_filters(server, name):
     assert count() == 6
     assert count("--outcome", "ok") == 4 and count("--outcome", "task_error") == 1
     assert count("--tool", "bash:run") == 3 and count("--trainable") == 6
-    assert count("--since", "2100-01-01") == 0 and count("--until", "2100-01-01T00:00:00Z") == 6
+    assert count("--until", "2100-01-01T00:00:00Z") == 6
     middle = server.steps(name)[2]["time"]
     assert count("--since", middle) == 4 and count("--until", middle) == 2
     cli(server, "export", name, "--format", "atif", "--outcome", "nope", rc=2)
     cli(server, "export", name, "--format", "atif", "--since", "yesterday", rc=2)
+
+
+@pytest.mark.parametrize("form", ["atif", "openai", "sharegpt", "agentflow", "knowlyr", "swe-agent", "sandglass"])
+def test_a_trajectory_of_which_the_filters_leave_nothing_is_left_out(server, name, form):
+    """ATIF has at least one step; and nobody learns from a conversation without a word."""
+    for filters in (["--since", "2100-01-01"], ["--outcome", "timeout"], ["--tool", "file:list"]):
+        r = cli(server, "export", name, "--format", form, *filters)
+        assert r.stdout == b"" and b"1 trajectories left out" in r.stderr
+    r = server.request("GET", f"/sg/v1/trajectories/{name}/export?format={form}&outcome=timeout")
+    assert (r.status, r.body) == (200, b"")
 
 
 def test_filters_of_the_api_are_never_passed_over(server, name):
@@ -246,3 +256,23 @@ def test_long_trajectories(server, tmp_path):
             box.tool("probe:echo", {"text": "x"}, trajectory_id=t, status=None)
     d = export(server, t, "atif")
     assert len(d["steps"]) == 450
+
+
+def test_what_a_replay_did_is_no_episode():
+    with sg.running("--pool-size", "1") as s, s.box() as box:
+        box.out("echo 1")
+        name = box.show()["trajectory"]
+        cli(s, "replay", name)
+        rows = s.get("/sg/v1/trajectories")["trajectories"]
+        made = [t["id"] for t in rows if t["id"] != name]
+        assert len(made) == 1 and [t["annotations"] for t in rows if t["id"] == made[0]][0]["metadata"] == {"replay_of": name}
+
+        def exported(*more):
+            return sorted(json.loads(x)["id"] for x in cli(s, "export", "--all", "--format", "openai", *more).stdout.splitlines())
+
+        assert exported() == [name] and exported("--replays") == sorted([name, *made])
+        text = lambda query: s.request("GET", f"/sg/v1/trajectories/export?format=openai{query}").body.decode()
+        assert made[0] not in text("") and name in text("") and made[0] in text("&replays=1")
+        assert json.loads(cli(s, "export", made[0], "--format", "openai").stdout)["id"] == made[0]  # named, it comes
+        cli(s, "replay", name, "--on", box.id)  # a box of somebody's own
+        assert s.get(f"/sg/v1/trajectories/{name}")["annotations"] is None

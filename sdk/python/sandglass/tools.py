@@ -1537,7 +1537,8 @@ class BoxTools(Namespace):
         self, state: str | None = None, step: int | None = None, *, trajectory: str | None = None, box: str | None =
         None
     ) -> Result:
-        """Puts the box back to its bare image, or to a state whose files are first proved by their hash.
+        """Puts the box back to its bare image, or to a state; the files are first proved by their hash. If they are not
+        what they were, the box is quarantined.
 
         Parameters:
             state: a recorded state, by id or name
