@@ -393,6 +393,7 @@ static int start(struct seat *x, struct err *e)
                                      .warm_hand = !x->for_pool,
                                      .warm_context = x->for_pool && x->all->opts->python_warm & 1,
                                      .warm_kernel = x->for_pool && x->all->opts->python_warm & 2,
+                                     .fork_python = x->all->opts->python_fork,
                                      .warm_browser = x->for_pool && x->all->opts->browser_warm,
                                      .open_files = x->spec.open_files,
                                      .orphan_ms = x->all->opts->orphan_ms,

@@ -21,8 +21,8 @@
 #include "init/desktop.h"
 #include "init/hands.h"
 #include "init/init.h"
+#include "init/kernel.h"
 #include "init/link.h"
-#include "init/pyserver.h"
 #include "init/rtnetlink.h"
 #include "init/script.h"
 #include "init/shell.h"
@@ -130,7 +130,7 @@ static void warm_up(struct init *in)
     if (in->boot.warm_shell || in->boot.warm_context || in->boot.warm_kernel || in->boot.warm_browser)
         root_settle();
     if (in->boot.warm_kernel)
-        pyserver_need(in, PYSERVER_KERNEL);
+        kernel_ahead(in);
 
     struct err e;
     struct shell_command noop = { .text = STR(":") };

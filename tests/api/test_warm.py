@@ -1,6 +1,9 @@
-"""Seats that wait with a Python that has imported already (python.warm), and what their forks share and do not."""
+"""Python that waits with its modules imported: an interpreter for each context and kernel, with seeds of its own, or
+(python.fork) forks of one, and what these share and do not."""
 
 import os
+import pathlib
+import signal
 
 import pytest
 
@@ -11,7 +14,7 @@ LOOK = "import sys, os, random; ('decimal' in sys.modules, os.getppid(), hash('s
 
 @pytest.fixture(scope="module")
 def server():
-    s = sg.Server("--pool-size", "1", "--python-warm", "context", "--python-preload", "decimal,six")
+    s = sg.Server("--pool-size", "1", "--python-warm", "context", "--python-preload", "decimal,six", "--python-fork")
     try:
         s.start()
         yield s
@@ -34,7 +37,7 @@ def test_named_secrets_reach_a_context_that_waited_without_them(server):
         assert r["data"]["result"] == "11", r
 
 
-def test_contexts_with_preloaded_modules_have_the_hash_seed_of_their_box_and_fresh_ones_their_own(server):
+def test_contexts_that_are_forks_have_the_hash_seed_of_their_box_and_fresh_ones_their_own(server):
     with server.box() as box:
         warm = {look(box, s)[2] for s in ("w1", "w2", "w3")}
         assert box.tool("code:open", {"session": "f", "fresh": True}, timeout=60)["data"]["created"] is True
@@ -86,3 +89,94 @@ def test_hash_seeds_differ_between_boxes_unless_the_determinism_profile_fixes_th
 
     assert len(set(seeds(3))) == 3
     assert len(set(seeds(2, determinism=True))) == 1
+
+
+# ---- an interpreter for each ----
+
+SEEDS = "import sys, random, numpy; ('decimal' in was, hash('x'), random.random(), numpy.random.random())"
+jupyter = pytest.mark.skipif(not pathlib.Path("/usr/share/jupyter/kernels/python3").exists(),
+                             reason="python3-ipykernel is not installed")
+
+
+@pytest.fixture(scope="module")
+def alone():
+    s = sg.Server("--pool-size", "1", "--python-warm", "both", "--python-preload", "decimal,numpy")
+    try:
+        s.start()
+        yield s
+    finally:
+        s.end()
+
+
+def waiting(server, box, what):
+    """The interpreter that was born last and listens for its first request: as the host and as the box number it."""
+    def find():
+        like = [p for p in server.box_pids(box.id) if f"python.py\0{what}\0" in sg.read(f"/proc/{p}/cmdline")]
+        return max(like, key=lambda p: int(sg.read(f"/proc/{p}/stat").rpartition(")")[2].split()[19]), default=None)
+
+    return sg.wait_for(find)
+
+
+def inside(pid):
+    return next(int(line.split()[-1]) for line in sg.read(f"/proc/{pid}/status").splitlines() if line.startswith("NSpid:"))
+
+
+def seeds(box, tool, names):
+    code = "import sys; was = set(sys.modules)\n" + SEEDS
+    found = []
+    for name in names:
+        d = box.tool(tool, {"code": code, "session": name}, timeout=120)["data"]
+        found.append(eval(d["result"] if tool == "code:execute" else d["outputs"][-1]["data"]["text/plain"]))
+    return list(zip(*found))
+
+
+@pytest.mark.parametrize("tool", ["code:execute", pytest.param("jupyter:execute", marks=jupyter)])
+def test_each_context_and_kernel_has_seeds_of_its_own_with_preloaded_modules_too(alone, tool):
+    with alone.box(memory="2g") as box:
+        preloaded, *columns = seeds(box, tool, ["a", "b", "c"])
+        assert any(preloaded)  # at least the one that waited in the seat
+        assert all(len(set(column)) == 3 for column in columns), columns
+
+
+@pytest.mark.parametrize("tool", ["code:execute", pytest.param("jupyter:execute", marks=jupyter)])
+def test_a_determinism_profile_fixes_the_hash_seed_of_each_and_leaves_random_numbers(alone, tool):
+    with alone.box(memory="2g", determinism={"hash_seed": 7}) as box, alone.box(memory="2g", determinism={"hash_seed": 7}) as other:
+        _, hashes, *numbers = seeds(box, tool, ["a", "b"])
+        _, more, *_ = seeds(other, tool, ["a"])
+        assert len(set(hashes + more)) == 1
+        assert all(len(set(column)) == 2 for column in numbers), numbers
+
+
+def test_a_context_that_waits_has_imported_the_modules_and_is_replaced_when_one_changes(alone):
+    with alone.box() as box:
+        pid = waiting(alone, box, "context")
+        run = lambda code, session: box.tool("code:execute", {"code": code, "session": session}, timeout=60)["data"]["result"]  # noqa: E731
+        assert run("import sys, os; ('numpy' in sys.modules, os.getpid())", "a") == f"(True, {inside(pid)})"
+        pid = sg.wait_for(lambda: (p := waiting(alone, box, "context")) != pid and p)
+        place = run("import numpy; numpy.__file__", "a").strip("'")
+        assert box.run(f"echo NEW = 1 | sudo tee -a {place} >/dev/null")["data"]["exit_code"] == 0
+        assert run("import numpy, os; (numpy.NEW, os.getpid())", "b").startswith("(1, ")
+
+
+@jupyter
+def test_a_kernel_waits_and_is_the_next_new_one_unless_it_died_or_packages_have_changed(alone):
+    def cell(code, session, **more):
+        d = box.tool("jupyter:execute", {"code": code, "session": session, **more}, timeout=120)["data"]
+        assert d["session"] == session and d["execution_count"] == 1 and not d["kernel_restarted"] and d["status"] == "ok", d
+        return d["stdout"].strip()
+
+    with alone.box(memory="2g") as box:
+        pid = waiting(alone, box, "kernel")
+        assert box.tool("jupyter:list", {})["data"]["sessions"] == []  # nobody sees it
+        look = "import os, sys; print('numpy' in sys.modules, os.getpid(), os.getcwd(), os.environ['PWD'])"
+        assert cell(look, "a", cwd="/tmp") == f"True {inside(pid)} /tmp /tmp"
+        second = sg.wait_for(lambda: (p := waiting(alone, box, "kernel")) != pid and p)
+        os.kill(second, signal.SIGKILL)
+        assert cell("import os; print(os.getpid())", "b") != str(inside(pid))
+        third = sg.wait_for(lambda: (p := waiting(alone, box, "kernel")) not in (pid, second) and p)
+        site = cell("import site, os; os.makedirs(site.getusersitepackages(), exist_ok=True); print(site.getusersitepackages())", "c")
+        box.tool("file:write", {"path": f"{site}/late.pth", "content": "import sys; sys.late = 7\n"})
+        fourth = sg.wait_for(lambda: (p := waiting(alone, box, "kernel")) not in (pid, second, third) and p)
+        assert cell("import sys, os; print(sys.late)", "d") == "7" and fourth != third
+        names = {r["session"] for r in box.tool("jupyter:list", {})["data"]["sessions"]}
+        assert names == {"a", "b", "c", "d"}

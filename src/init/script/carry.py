@@ -23,6 +23,7 @@ TEXTS_MAX = 1 << 20  # of cells
 LOST_MAX = 200
 NOT_OURS = {"In", "Out", "exit", "quit", "open", "get_ipython"}
 started = None  # the environment as the interpreter found it
+stale = None  # of a kernel: tells whether packages have changed since it began
 
 
 def begin():
