@@ -396,6 +396,7 @@ static int start(struct seat *x, struct err *e)
                                      .fork_python = x->all->opts->python_fork,
                                      .warm_browser = x->for_pool && x->all->opts->browser_warm,
                                      .open_files = x->spec.open_files,
+                                     .memory_bytes = x->spec.memory_bytes,
                                      .orphan_ms = x->all->opts->orphan_ms,
                                      .habits = x->all->opts->habits,
                                      .fake_clock = x->spec.profile.start_us != 0,

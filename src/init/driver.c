@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -537,11 +538,21 @@ static struct driver *driver_alloc(struct init *in, const struct driver_kind *k)
     return d;
 }
 
+/* A spare is made behind a call, when programs may need the memory: it could cost a kernel its variables. Files lie in
+ * memory, too. */
+static bool half_full(const struct init *in)
+{
+    struct statfs fs = { 0 };
+    int64_t files = statfs("/", &fs) == 0 ? (int64_t)(fs.f_blocks - fs.f_bfree) * fs.f_bsize : 0;
+
+    return in->boot.memory_bytes && procs_memory() + files > in->boot.memory_bytes / 2;
+}
+
 static void spare_make(struct spare *s)
 {
     struct err e = { 0 };
 
-    if (s->driver)
+    if (s->driver || half_full(s->init))
         return;
     if (s->kind->ahead)
         s->kind->ahead(s->init);

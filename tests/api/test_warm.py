@@ -4,6 +4,7 @@
 import os
 import pathlib
 import signal
+import time
 
 import pytest
 
@@ -180,3 +181,19 @@ def test_a_kernel_waits_and_is_the_next_new_one_unless_it_died_or_packages_have_
         assert cell("import sys, os; print(sys.late)", "d") == "7" and fourth != third
         names = {r["session"] for r in box.tool("jupyter:list", {})["data"]["sessions"]}
         assert names == {"a", "b", "c", "d"}
+
+
+@jupyter
+def test_no_kernel_is_made_ready_where_half_of_the_memory_is_used(alone):
+    run = lambda code, session: box.tool("jupyter:execute", {"code": code, "session": session}, timeout=120)["outcome"]  # noqa: E731
+    kernels = lambda: {p for p in alone.box_pids(box.id) if "python.py\0kernel\0" in sg.read(f"/proc/{p}/cmdline")}  # noqa: E731
+    with alone.box(memory="1g") as box:
+        assert run("1", "a") == "ok"
+        sg.wait_for(lambda: len(kernels()) == 2)
+        assert run("b = bytearray(b'x') * (600 << 20)", "a") == "ok"
+        before = kernels()
+        assert run("1", "b") == "ok" and kernels() == before  # the one that waited before
+        time.sleep(3)
+        assert kernels() == before
+        assert run("del b", "a") == "ok" and run("1", "c") == "ok"
+        sg.wait_for(lambda: len(kernels()) == 4)
