@@ -545,7 +545,9 @@ static bool half_full(const struct init *in)
     struct statfs fs = { 0 };
     int64_t files = statfs("/", &fs) == 0 ? (int64_t)(fs.f_blocks - fs.f_bfree) * fs.f_bsize : 0;
 
-    return in->boot.memory_bytes && procs_memory() + files > in->boot.memory_bytes / 2;
+    if (in->boot.fork_python || !in->boot.memory_bytes) /* what is forked takes little, and would be counted as much */
+        return false;
+    return procs_memory() + files > in->boot.memory_bytes / 2;
 }
 
 static void spare_make(struct spare *s)

@@ -1,6 +1,7 @@
 """Python that waits with its modules imported: an interpreter for each context and kernel, with seeds of its own, or
 (python.fork) forks of one, and what these share and do not."""
 
+import concurrent.futures
 import os
 import pathlib
 import signal
@@ -11,6 +12,9 @@ import pytest
 import sg
 
 LOOK = "import sys, os, random; ('decimal' in sys.modules, os.getppid(), hash('sand'), random.random())"
+
+jupyter = pytest.mark.skipif(not pathlib.Path("/usr/share/jupyter/kernels/python3").exists(),
+                             reason="python3-ipykernel is not installed")
 
 
 @pytest.fixture(scope="module")
@@ -92,11 +96,29 @@ def test_hash_seeds_differ_between_boxes_unless_the_determinism_profile_fixes_th
     assert len(set(seeds(2, determinism=True))) == 1
 
 
+@jupyter
+def test_kernels_that_are_forks_share_their_birth_and_nothing_else(server):
+    def cell(box, code, session, **more):
+        return box.tool("jupyter:execute", {"code": code, "session": session, **more}, timeout=120)
+
+    look = "import os, random\nprint((os.getppid(), hash('sand'), random.random(), os.getpid(), 'decimal' in __import__('sys').modules))"
+    with server.box(memory="2g") as box, server.box(memory="2g") as other:
+        a, b, c = [eval(cell(x, look, s)["data"]["stdout"]) for x, s in ((box, "a"), (box, "b"), (other, "a"))]
+        assert a[:2] == b[:2] and a[0] > 1 and a[4] and b[4]  # children of one server that has the modules
+        assert a[1] != c[1] and len({a[2], b[2], c[2]}) == 3 and a[3] != b[3]
+        d = cell(box, "import matplotlib.pyplot as plt\n_ = plt.plot([1, 2])", "a")["data"]
+        assert d["outputs"][-1]["data"]["image/png"].startswith("iVBOR")
+        r = cell(box, "import os; os.kill(os.getpid(), 9)", "a")
+        assert r["outcome"] == "task_error" and r["message"] == "the kernel ended: ended by SIGKILL"
+        assert cell(box, "1", "a")["data"]["kernel_restarted"] is True
+        with concurrent.futures.ThreadPoolExecutor(20) as pool:
+            done = list(pool.map(lambda i: cell(box, f"print({i})", f"k{i}")["data"]["stdout"], range(20)))
+        assert done == [f"{i}\n" for i in range(20)]
+
+
 # ---- an interpreter for each ----
 
 SEEDS = "import sys, random, numpy; ('decimal' in was, hash('x'), random.random(), numpy.random.random())"
-jupyter = pytest.mark.skipif(not pathlib.Path("/usr/share/jupyter/kernels/python3").exists(),
-                             reason="python3-ipykernel is not installed")
 
 
 @pytest.fixture(scope="module")
