@@ -368,5 +368,5 @@ static void ahead(struct init *in)
 }
 
 const struct driver_kind context_kind = {
-    .name = "code", .warm = warm, .spare_ms = 10, .ahead = ahead, .carry_with = "carry:context"
+    .name = "code", .warm = warm, .start_ms = 10, .ahead = ahead, .carry_with = "carry:context"
 };

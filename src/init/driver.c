@@ -24,7 +24,8 @@
 #include "init/task.h"
 #include "tool/tool.h"
 
-enum { GRACE_MS = 5000, SWEEP_MS = 15000, TICK_MS = 1000, WATCH_MAX = 16 };
+/* SPARE_MS: the next spare is made when the call that took the last one is likely to be over. */
+enum { GRACE_MS = 5000, SWEEP_MS = 15000, TICK_MS = 1000, WATCH_MAX = 16, SPARE_MS = 10 };
 
 struct spare { /* of one kind */
     struct init *init;
@@ -601,7 +602,7 @@ void driver_spare_renew(struct init *in)
     for (struct spare *s = in->spares; s; s = s->next)
         if (s->driver) {
             kill_driver(s->driver, OUTCOME_KILLED);
-            loop_timer_set(s->due, s->kind->spare_ms);
+            loop_timer_set(s->due, SPARE_MS);
         }
 }
 
@@ -643,7 +644,7 @@ static struct driver *driver_new(struct init *in, const struct driver_ask *ask, 
     d->next = in->drivers;
     in->drivers = d;
     if (s)
-        loop_timer_set(s->due, ask->kind->spare_ms);
+        loop_timer_set(s->due, ready ? SPARE_MS : ask->kind->start_ms);
     if (!in->driver_sweep)
         in->driver_sweep = loop_timer_new(in->loop, on_sweep, in);
     loop_timer_set(in->driver_sweep, SWEEP_MS);

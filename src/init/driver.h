@@ -44,8 +44,8 @@ struct driver_kind {
     /* Both nullable: descriptors to watch between calls, and what to do when one is ready or a second went by. */
     size_t (*watch)(struct hand *h, struct pollfd *fds, size_t max);
     void (*idle)(struct hand *h);
-    void (*warm)(struct hand *h);   /* nullable: once, before the first call, if driver_warm() asked for it */
-    int64_t spare_ms;               /* how long after a new one the next spare is made: when its call is likely over */
+    void (*warm)(struct hand *h); /* nullable: once, before the first call, if driver_warm() asked for it */
+    int64_t start_ms;             /* of a spare: after so long one is likely up; what is next made ready waits for it */
     void (*ahead)(struct init *in); /* nullable, in init: what a spare needs when it is started */
     /* Nullable: around each call, to add what the log is to have of it (hand.pictures). result: of run_hand(). */
     void (*before)(struct hand *h, const struct tool *t);

@@ -870,5 +870,5 @@ static void idle(struct hand *h)
 }
 
 const struct driver_kind jupyter_kind = {
-    .name = "jupyter", .watch = watch, .idle = idle, .warm = warm, .spare_ms = 500, .carry_with = "carry:kernel"
+    .name = "jupyter", .watch = watch, .idle = idle, .warm = warm, .start_ms = 500, .carry_with = "carry:kernel"
 };
