@@ -41,8 +41,8 @@ struct boot {
     bool warm_browser;  /* start the browser after READY */
     char preload[256];  /* modules that these import, separated by commas */
     int64_t open_files; /* RLIMIT_NOFILE of started programs */
+    int64_t orphan_ms;  /* end the box if nobody was connected for so long */
     int64_t memory_bytes;
-    int64_t orphan_ms; /* end the box if nobody was connected for so long */
     /* what every program is started with, if the box has a profile; "": not set */
     char locale[32], timezone[48], hash_seed[16];
     bool fake_clock;
