@@ -118,7 +118,7 @@ def test_kernels_that_are_forks_share_their_birth_and_nothing_else(server):
 
 # ---- an interpreter for each ----
 
-SEEDS = "import sys, random, numpy; ('decimal' in was, hash('x'), random.random(), numpy.random.random())"
+SEEDS = "import os, random, numpy; (os.getpid(), 'decimal' in was, hash('x'), random.random(), numpy.random.random())"
 
 
 @pytest.fixture(scope="module")
@@ -131,78 +131,96 @@ def alone():
         s.end()
 
 
-def waiting(server, box, what):
-    """The interpreter that was born last and listens for its first request: as the host and as the box number it."""
+def waiting(server, box, what, used):
+    """The interpreter that waits: none of those that are numbered in used, as the box does; as the host numbers it."""
     def find():
         like = [p for p in server.box_pids(box.id) if f"python.py\0{what}\0" in sg.read(f"/proc/{p}/cmdline")]
-        return max(like, key=lambda p: int(sg.read(f"/proc/{p}/stat").rpartition(")")[2].split()[19]), default=None)
+        return next((p for p in like if inside(p) not in used), None)
 
     return sg.wait_for(find)
 
 
 def inside(pid):
-    return next(int(line.split()[-1]) for line in sg.read(f"/proc/{pid}/status").splitlines() if line.startswith("NSpid:"))
+    return next((int(line.split()[-1]) for line in sg.read(f"/proc/{pid}/status").splitlines() if line.startswith("NSpid:")), 0)
 
 
-def seeds(box, tool, names):
-    code = "import sys; was = set(sys.modules)\n" + SEEDS
+def seeds(server, box, tool, names):
+    """Of contexts or kernels, the later of which waited for their names: whether modules were imported, and what chance gave them."""
     found = []
     for name in names:
-        d = box.tool(tool, {"code": code, "session": name}, timeout=120)["data"]
+        d = box.tool(tool, {"code": "import sys; was = set(sys.modules)\n" + SEEDS, "session": name}, timeout=120)["data"]
         found.append(eval(d["result"] if tool == "code:execute" else d["outputs"][-1]["data"]["text/plain"]))
-    return list(zip(*found))
+        waiting(server, box, "context" if tool == "code:execute" else "kernel", [f[0] for f in found])
+    return list(zip(*found))[1:]
 
 
 @pytest.mark.parametrize("tool", ["code:execute", pytest.param("jupyter:execute", marks=jupyter)])
 def test_each_context_and_kernel_has_seeds_of_its_own_with_preloaded_modules_too(alone, tool):
     with alone.box(memory="2g") as box:
-        preloaded, *columns = seeds(box, tool, ["a", "b", "c"])
-        assert any(preloaded)  # at least the one that waited in the seat
+        preloaded, *columns = seeds(alone, box, tool, ["a", "b", "c"])
+        assert preloaded[1:] == (True, True)
         assert all(len(set(column)) == 3 for column in columns), columns
 
 
 @pytest.mark.parametrize("tool", ["code:execute", pytest.param("jupyter:execute", marks=jupyter)])
 def test_a_determinism_profile_fixes_the_hash_seed_of_each_and_leaves_random_numbers(alone, tool):
     with alone.box(memory="2g", determinism={"hash_seed": 7}) as box, alone.box(memory="2g", determinism={"hash_seed": 7}) as other:
-        _, hashes, *numbers = seeds(box, tool, ["a", "b"])
-        _, more, *_ = seeds(other, tool, ["a"])
+        _, hashes, *numbers = seeds(alone, box, tool, ["a", "b"])
+        _, more, *_ = seeds(alone, other, tool, ["a"])
         assert len(set(hashes + more)) == 1
         assert all(len(set(column)) == 2 for column in numbers), numbers
 
 
 def test_a_context_that_waits_has_imported_the_modules_and_is_replaced_when_one_changes(alone):
+    def run(code, session):
+        r = box.tool("code:execute", {"code": "import os, sys\n" + code, "session": session}, timeout=60)
+        assert r["outcome"] == "ok", r
+        return eval(r["data"]["result"])
+
     with alone.box() as box:
-        pid = waiting(alone, box, "context")
-        run = lambda code, session: box.tool("code:execute", {"code": code, "session": session}, timeout=60)["data"]["result"]  # noqa: E731
-        assert run("import sys, os; ('numpy' in sys.modules, os.getpid())", "a") == f"(True, {inside(pid)})"
-        pid = sg.wait_for(lambda: (p := waiting(alone, box, "context")) != pid and p)
-        place = run("import numpy; numpy.__file__", "a").strip("'")
-        assert box.run(f"echo NEW = 1 | sudo tee -a {place} >/dev/null")["data"]["exit_code"] == 0
-        assert run("import numpy, os; (numpy.NEW, os.getpid())", "b").startswith("(1, ")
+        used = [run("os.getpid()", "first")]
+        pid = inside(waiting(alone, box, "context", used))
+        assert run("('numpy' in sys.modules, os.getpid())", "a") == (True, pid)
+        place = run("import numpy; numpy.__file__", "a")
+        assert box.run(f"echo NEW = 1 | sudo tee -a {place} >/dev/null")["data"]["exit_code"] == 0  # while the next reads it
+        assert run("import numpy; numpy.NEW", "b") == 1
+        used += [pid, run("os.getpid()", "b")]
+        waits = inside(waiting(alone, box, "context", used))
+        assert box.run(f"echo NEW = 2 | sudo tee -a {place} >/dev/null")["data"]["exit_code"] == 0
+        assert run("import numpy; (numpy.NEW, os.getpid() != %d)" % waits, "c") == (2, True)
 
 
 @jupyter
 def test_a_kernel_waits_and_is_the_next_new_one_unless_it_died_or_packages_have_changed(alone):
     def cell(code, session, **more):
-        d = box.tool("jupyter:execute", {"code": code, "session": session, **more}, timeout=120)["data"]
+        d = box.tool("jupyter:execute", {"code": "import os, sys\n" + code, "session": session, **more}, timeout=120)["data"]
         assert d["session"] == session and d["execution_count"] == 1 and not d["kernel_restarted"] and d["status"] == "ok", d
-        return d["stdout"].strip()
+        used.append(int(d["stdout"].split()[0]))
+        return d["stdout"].split()
 
+    def wait():
+        return waiting(alone, box, "kernel", used)
+
+    used = []
     with alone.box(memory="2g") as box:
-        pid = waiting(alone, box, "kernel")
-        assert box.tool("jupyter:list", {})["data"]["sessions"] == []  # nobody sees it
-        look = "import os, sys; print('numpy' in sys.modules, os.getpid(), os.getcwd(), os.environ['PWD'])"
-        assert cell(look, "a", cwd="/tmp") == f"True {inside(pid)} /tmp /tmp"
-        second = sg.wait_for(lambda: (p := waiting(alone, box, "kernel")) != pid and p)
-        os.kill(second, signal.SIGKILL)
-        assert cell("import os; print(os.getpid())", "b") != str(inside(pid))
-        third = sg.wait_for(lambda: (p := waiting(alone, box, "kernel")) not in (pid, second) and p)
-        site = cell("import site, os; os.makedirs(site.getusersitepackages(), exist_ok=True); print(site.getusersitepackages())", "c")
+        cell("print(os.getpid())", "first")
+        pid = wait()
+        assert [s["session"] for s in box.tool("jupyter:list", {})["data"]["sessions"]] == ["first"]  # nobody sees it
+        look = "print(os.getpid(), 'numpy' in sys.modules, os.getcwd(), os.environ['PWD'])"
+        assert cell(look, "a", cwd="/tmp") == [str(inside(pid)), "True", "/tmp", "/tmp"]
+        os.kill(wait(), signal.SIGKILL)
+        cell("print(os.getpid())", "b")
+        _, site = cell("import site; os.makedirs(site.getusersitepackages(), exist_ok=True)\nprint(os.getpid(), site.getusersitepackages())", "c")
+        wait()
         box.tool("file:write", {"path": f"{site}/late.pth", "content": "import sys; sys.late = 7\n"})
-        fourth = sg.wait_for(lambda: (p := waiting(alone, box, "kernel")) not in (pid, second, third) and p)
-        assert cell("import sys, os; print(sys.late)", "d") == "7" and fourth != third
+        assert cell("print(os.getpid(), sys.late)", "d")[1] == "7"
+        place = "/home/gem/.ipython/profile_default/startup/mine.py"
+        for session, value in (("e", "1"), ("f", "2")):  # where there were no settings, and where there were others
+            wait()
+            box.tool("file:write", {"path": place, "content": f"mine = {value}\n"})
+            assert cell("print(os.getpid(), mine)", session)[1] == value
         names = {r["session"] for r in box.tool("jupyter:list", {})["data"]["sessions"]}
-        assert names == {"a", "b", "c", "d"}
+        assert names == {"first", "a", "b", "c", "d", "e", "f"}
 
 
 @jupyter

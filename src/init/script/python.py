@@ -419,11 +419,19 @@ def run_kernel(file, forked=False):
     app = IPKernelApp.instance()
     app.initialize(sys.argv[1:] + KERNEL_OPTIONS)
     carrier().begin()
-    carrier().stale = Stamps(imported_files() + package_places(), begun).stale
+    carrier().stale = Stamps(imported_files() + package_places() + settings(), begun).stale
     inline = sys.modules.get("matplotlib_inline.backend_inline")
     if inline:  # it was imported before there was a shell to attach itself to
         inline._enable_matplotlib_integration()
     app.start()
+
+
+def settings():
+    """What the user has told IPython, and where there could be more of it."""
+    import glob
+
+    top = os.path.expanduser("~/.ipython/profile_default")
+    return [f"{top}/startup", f"{top}/ipython_config.py", f"{top}/ipython_kernel_config.py", *glob.glob(f"{top}/startup/*")]
 
 
 INLINE = "module://matplotlib_inline.backend_inline"
@@ -565,7 +573,8 @@ import linecache
 import signal
 
 if __name__ == "__main__":
-    BEGUN = now()
+    # Python has read the directories of packages before it came here, and after its driver made the pipe for its output.
+    BEGUN = now() if sys.argv[1] == "serve" else os.fstat(1).st_ctime_ns
     if sys.argv[1] == "serve":
         import contextlib
         import gc
