@@ -44,8 +44,13 @@ const struct config_key config_keys[] = {
     KEY("python.preload", STR, python_preload,
         "modules that new Python contexts and kernels have imported already, separated by commas: numpy,pandas",
         .def = ""),
+    KEY("python.fork", BOOL, python_fork,
+        "contexts with preloaded modules, and kernels, are forks of one interpreter: they share its memory, and its seed "
+        "of string hashes; else each is an interpreter of its own, which waited or is started",
+        .def = "false"),
     KEY("python.warm", ENUM, python_warm,
-        "have every parked seat wait with a Python context (context), the fork server of Jupyter kernels (kernel), both",
+        "have every parked seat wait with a Python context (context), a Jupyter kernel (kernel), both; with python.fork, "
+        "with what they are forked from",
         .def = "none", .choices = "none|context|kernel|both"),
     KEY("cgroup.name", STR, cgroup_name,
         "name of the control group below which all boxes are; servers with different homes need different ones",

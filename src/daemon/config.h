@@ -23,6 +23,7 @@ struct config { /* strings are owned by it and never NULL */
     int64_t sync_interval_ms;
     int64_t pool_size;
     char *python_preload;
+    bool python_fork;
     int python_warm; /* none, context, kernel, both: a bit each */
     char *cgroup_name;
     char *serve_user; /* "" unless started as root */

@@ -128,6 +128,7 @@ static int run_supervise(const struct config *c, uid_t uid, gid_t gid)
         .image_roots = c->image_roots,
         .pool_size = (int)c->pool_size,
         .python_preload = c->python_preload,
+        .python_fork = c->python_fork,
         .python_warm = c->python_warm,
         .browser_warm = c->browser_warm,
         .serve_uid = uid,

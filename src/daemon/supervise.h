@@ -18,6 +18,7 @@ struct supervise_opts {
     const char *subnet;      /* of boxes with a network; NULL: one of 100.64.0.0/10 */
     int pool_size;
     const char *python_preload;
+    bool python_fork;
     int python_warm; /* 1: contexts, 2: kernels */
     bool browser_warm;
     uid_t serve_uid; /* who may connect, and owns the sockets of boxes */

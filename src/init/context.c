@@ -54,7 +54,7 @@ static void down(struct hand *h, struct context *c)
 
 static int start(struct hand *h, struct context *c, const struct context_ask *ask, struct err *e)
 {
-    static const char *const python[] = { "python3", SCRIPT_PYTHON, "context", NULL };
+    const char *python[PYSERVER_MODULES + 4] = { "python3", SCRIPT_PYTHON, "context" };
     const char *const node[] = { ask->program ? ask->program : "node", SCRIPT_NODE, NULL };
     bool is_python = str_is(ask->language, "python");
     struct pair more[] = {
@@ -65,6 +65,8 @@ static int start(struct hand *h, struct context *c, const struct context_ask *as
     struct pairs env = { more, ARRAY_LEN(more) };
 
     c->alone |= ask->alone;
+    if (h->self->warming) /* one that is asked for already imports what its code names */
+        pyserver_modules(h->init, h->arena, python + 3, PYSERVER_MODULES);
     int r =
         peer_start(h, &c->peer,
                    &(struct peer_ask){ .argv = is_python ? python : node,
@@ -365,4 +367,6 @@ static void ahead(struct init *in)
     pyserver_need(in, PYSERVER_CONTEXT);
 }
 
-const struct driver_kind context_kind = { .name = "code", .warm = warm, .ahead = ahead, .carry_with = "carry:context" };
+const struct driver_kind context_kind = {
+    .name = "code", .warm = warm, .start_ms = 10, .ahead = ahead, .carry_with = "carry:context"
+};

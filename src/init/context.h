@@ -1,7 +1,7 @@
 /* A context: an interpreter of Python or JavaScript that lives from call to call in its driver's process tree, and the
  * variables in it. It is one of our own scripts (init/script/), which answers requests on a socket; what code prints
- * comes through pipes. A new Python context is the spare that waits (driver.h). With modules to preload it is a fork of
- * the box's fork server; else it was born by itself, so that its hash seed is its own. */
+ * comes through pipes. A new Python context is the spare that waits (driver.h), which has imported the modules to preload.
+ * It was born by itself, so that its hash seed is its own, or, with python.fork, is a fork of the box's fork server. */
 #pragma once
 
 #include "init/driver.h"

@@ -9,6 +9,7 @@
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -25,6 +26,14 @@
 
 /* SPARE_MS: the next spare is made when the call that took the last one is likely to be over. */
 enum { GRACE_MS = 5000, SWEEP_MS = 15000, TICK_MS = 1000, WATCH_MAX = 16, SPARE_MS = 10 };
+
+struct spare { /* of one kind */
+    struct init *init;
+    struct spare *next;
+    const struct driver_kind *kind;
+    struct driver *driver; /* NULL: none waits */
+    struct loop_timer *due;
+};
 
 struct driver {
     struct init *init;
@@ -128,14 +137,18 @@ static void take_call(struct hand *h, struct buf *request, struct buf *reply)
 
     if (!read_exactly(h->self->ctl, &req, sizeof req))
         _exit(0);
-    if (!req.tool) { /* a spare got its name, or an interrupt came too late */
-        if (req.begun_us)
-            h->self->created_us = req.begun_us;
-        return;
-    }
     char *params = buf_room(request, req.size + 1);
     if (!params || !read_exactly(h->self->ctl, params, req.size))
         _exit(1);
+    if (!req.tool) { /* a spare got its name, or an interrupt came too late */
+        if (req.begun_us) {
+            h->self->created_us = req.begun_us;
+            h->self->name = strndup(params, req.size);
+            if (!h->self->name)
+                abort();
+        }
+        return;
+    }
     h->self->wish = WISH_NONE;
     h->self->idle_ms = req.idle_ms;
     (void)hand_work(h, &req, (struct str){ params, req.size }, reply);
@@ -188,6 +201,14 @@ static _Noreturn void driver_main(struct driver *d, int fd)
 
 static void next_call(struct driver *d);
 
+/* Nobody takes it any more. */
+static void spare_forget(const struct driver *d)
+{
+    for (struct spare *s = d->init->spares; s; s = s->next)
+        if (s->driver == d)
+            s->driver = NULL;
+}
+
 static void driver_free(struct driver *d)
 {
     for (struct driver **at = &d->init->drivers; *at; at = &(*at)->next)
@@ -195,8 +216,7 @@ static void driver_free(struct driver *d)
             *at = d->next;
             break;
         }
-    if (d->init->spare == d)
-        d->init->spare = NULL;
+    spare_forget(d);
     loop_unwatch(d->watch);
     loop_timer_free(d->deadline);
     if (d->fd >= 0)
@@ -235,8 +255,7 @@ static void kill_driver(struct driver *d, enum outcome why)
         return;
     if (d->end == OUTCOME_OK)
         d->end = why;
-    if (d->init->spare == d) /* nobody takes it any more */
-        d->init->spare = NULL;
+    spare_forget(d);
     loop_unwatch(d->watch);
     d->watch = NULL;
     kill(d->pid, SIGSTOP); /* it starts nothing more, and dies last: until then its children are below it */
@@ -520,16 +539,27 @@ static struct driver *driver_alloc(struct init *in, const struct driver_kind *k)
     return d;
 }
 
-void driver_spare(struct init *in, const struct driver_kind *k)
+/* A spare is made behind a call, when programs may need the memory: it could cost a kernel its variables. Files lie in
+ * memory, too. */
+static bool half_full(const struct init *in)
+{
+    struct statfs fs = { 0 };
+    int64_t files = statfs("/", &fs) == 0 ? (int64_t)(fs.f_blocks - fs.f_bfree) * fs.f_bsize : 0;
+
+    if (in->boot.fork_python || !in->boot.memory_bytes) /* what is forked takes little, and would be counted as much */
+        return false;
+    return procs_memory() + files > in->boot.memory_bytes / 2;
+}
+
+static void spare_make(struct spare *s)
 {
     struct err e = { 0 };
 
-    in->spare_kind = k;
-    if (in->spare)
+    if (s->driver || half_full(s->init))
         return;
-    if (k->ahead)
-        k->ahead(in);
-    struct driver *d = driver_alloc(in, k);
+    if (s->kind->ahead)
+        s->kind->ahead(s->init);
+    struct driver *d = driver_alloc(s->init, s->kind);
     d->ending = true; /* if it ends before it has a name, that is all */
     d->warm = true;
     if (start(d, &e) < 0) {
@@ -537,40 +567,54 @@ void driver_spare(struct init *in, const struct driver_kind *k)
         return;
     }
     d->warm = false;
-    in->spare = d;
+    s->driver = d;
 }
 
 static void on_spare_due(void *arg)
 {
-    struct init *in = arg;
-
-    driver_spare(in, in->spare_kind);
+    spare_make(arg);
 }
 
-static void spare_soon(struct init *in, const struct driver_kind *k)
+static struct spare *spare_of(struct init *in, const struct driver_kind *k)
 {
-    in->spare_kind = k;
-    if (!in->spare_due)
-        in->spare_due = loop_timer_new(in->loop, on_spare_due, in);
-    loop_timer_set(in->spare_due, SPARE_MS);
+    struct spare *s = in->spares;
+
+    while (s && s->kind != k)
+        s = s->next;
+    if (s)
+        return s;
+    s = calloc(1, sizeof *s);
+    if (!s)
+        abort();
+    *s = (struct spare){ .init = in, .next = in->spares, .kind = k };
+    s->due = loop_timer_new(in->loop, on_spare_due, s);
+    in->spares = s;
+    return s;
+}
+
+void driver_spare(struct init *in, const struct driver_kind *k)
+{
+    spare_make(spare_of(in, k));
 }
 
 void driver_spare_renew(struct init *in)
 {
-    if (!in->spare)
-        return;
-    kill_driver(in->spare, OUTCOME_KILLED);
-    spare_soon(in, in->spare_kind);
+    for (struct spare *s = in->spares; s; s = s->next)
+        if (s->driver) {
+            kill_driver(s->driver, OUTCOME_KILLED);
+            loop_timer_set(s->due, SPARE_MS);
+        }
 }
 
-/* Its process is told when its name was first used; that goes out with the first call. */
-static struct driver *spare_take(struct init *in)
+/* Its process is told its name, and when that was first used; both go out with the first call. */
+static struct driver *spare_take(struct spare *s, struct str name)
 {
-    struct driver *d = TAKE_PTR(in->spare);
-    struct hand_request named = { .id = WISH_NONE, .begun_us = wall_us() };
+    struct driver *d = TAKE_PTR(s->driver);
+    struct hand_request named = { .id = WISH_NONE, .begun_us = wall_us(), .size = name.n };
 
     d->ending = false;
     buf_add(&d->out, &named, sizeof named);
+    buf_str(&d->out, name);
     return d;
 }
 
@@ -585,8 +629,9 @@ static struct driver *driver_new(struct init *in, const struct driver_ask *ask, 
                 LIMIT_DRIVERS_PER_BOX);
         return NULL;
     }
-    bool ready = ask->spare && !ask->seed && in->spare && in->spare->kind == ask->kind;
-    struct driver *d = ready ? spare_take(in) : driver_alloc(in, ask->kind);
+    struct spare *s = ask->spare ? spare_of(in, ask->kind) : NULL;
+    bool ready = s && s->driver && !ask->seed;
+    struct driver *d = ready ? spare_take(s, ask->name) : driver_alloc(in, ask->kind);
     d->name = strndup(ask->name.p ? ask->name.p : "", ask->name.n);
     d->label = strndup(ask->label.p ? ask->label.p : "", ask->label.n);
     d->note = strndup(ask->note.p ? ask->note.p : "", ask->note.n);
@@ -598,8 +643,8 @@ static struct driver *driver_new(struct init *in, const struct driver_ask *ask, 
     d->used_ms = now_ms();
     d->next = in->drivers;
     in->drivers = d;
-    if (ask->spare)
-        spare_soon(in, ask->kind);
+    if (s)
+        loop_timer_set(s->due, ready ? SPARE_MS : ask->kind->start_ms);
     if (!in->driver_sweep)
         in->driver_sweep = loop_timer_new(in->loop, on_sweep, in);
     loop_timer_set(in->driver_sweep, SWEEP_MS);

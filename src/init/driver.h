@@ -44,7 +44,8 @@ struct driver_kind {
     /* Both nullable: descriptors to watch between calls, and what to do when one is ready or a second went by. */
     size_t (*watch)(struct hand *h, struct pollfd *fds, size_t max);
     void (*idle)(struct hand *h);
-    void (*warm)(struct hand *h);   /* nullable: once, before the first call, if driver_warm() asked for it */
+    void (*warm)(struct hand *h); /* nullable: once, before the first call, if driver_warm() asked for it */
+    int64_t start_ms;             /* of a spare: after so long one is likely up; what is next made ready waits for it */
     void (*ahead)(struct init *in); /* nullable, in init: what a spare needs when it is started */
     /* Nullable: around each call, to add what the log is to have of it (hand.pictures). result: of run_hand(). */
     void (*before)(struct hand *h, const struct tool *t);
@@ -79,7 +80,7 @@ void driver_submit(struct task *t, const struct driver_ask *ask);
 void driver_warm(struct init *in, const struct driver_ask *ask);
 /* Has one of that kind wait, warmed up and without a name, to become the next new one. It is in no list. */
 void driver_spare(struct init *in, const struct driver_kind *k);
-void driver_spare_renew(struct init *in); /* the one that waits, if any, was started with what is no longer so */
+void driver_spare_renew(struct init *in); /* those that wait were started with what is no longer so */
 struct driver *driver_find(struct init *in, const struct driver_kind *k, struct str name);
 bool driver_interrupt(struct driver *d); /* false: no call is under way */
 void driver_end(struct driver *d);       /* with all that it drives; calls in its queue fail */

@@ -22,7 +22,7 @@ struct watcher;
 struct child;
 struct dial;
 struct driver;
-struct driver_kind;
+struct spare;
 struct handover;
 
 struct init {
@@ -44,9 +44,8 @@ struct init {
     struct dial *dials;     /* dial.h: connections that are being made */
     struct child *children; /* child.h: those that somebody waits for */
     struct driver *drivers; /* driver.h; newest first */
-    struct driver *spare;   /* one that waits for a name; not in drivers */
-    const struct driver_kind *spare_kind;
-    struct loop_timer *driver_sweep, *spare_due;
+    struct spare *spares;   /* driver.h: those that wait for a name, one of a kind; not in drivers */
+    struct loop_timer *driver_sweep;
     pid_t desktop;              /* desktop.h: the keeper of the screen; 0: none */
     struct handover *handovers; /* tool/desktop_handover.c: calls that wait for a person */
     struct {

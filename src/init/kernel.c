@@ -55,8 +55,8 @@ struct kernel {
     struct stream background;
     struct arena scratch; /* of one message */
     int64_t begun_us;
-    bool up, fresh, garbage, carried;
-    struct strs lost; /* carried: what was not; in own */
+    bool up, fresh, garbage, carried, unused, at_home; /* at_home: it has read the user's own settings of IPython */
+    struct strs lost;                                  /* carried: what was not; in own */
     unsigned number;
 };
 
@@ -419,8 +419,8 @@ static int write_connection_file(const struct kernel *k, const char *path, struc
     return 0;
 }
 
-/* The fork server has imported ipykernel into the python3 of the box: it can stand in for that program only. */
-static bool server_fits(const struct kernel_spec *s)
+/* Our script runs ipykernel in the python3 of the box: it can stand in for that program only. */
+static bool is_ours(const struct kernel_spec *s)
 {
     static const char *const words[] = { "-m", "ipykernel_launcher", "-f", "{connection_file}" };
     auto_free char *theirs = NULL, *ours = realpath("/usr/bin/python3", NULL);
@@ -449,8 +449,15 @@ static const char *const *argv_of(struct hand *h, const struct kernel_spec *s, c
     return argv;
 }
 
+static bool has_settings(void)
+{
+    return access(BOX_HOME "/.ipython", F_OK) == 0;
+}
+
 static int start_process(struct hand *h, struct kernel *k, struct str cwd, struct err *e)
 {
+    const char *own[PYSERVER_MODULES + 5] = { "python3", SCRIPT_PYTHON, "kernel" };
+    bool ours = is_ours(&k->spec);
     struct pair *env = arena_alloc(h->arena, (k->spec.env.n + 4) * sizeof *env);
     struct pairs more = { env, 0 };
     char *file = arena_printf(h->arena, "%s.json", k->prefix);
@@ -459,18 +466,21 @@ static int start_process(struct hand *h, struct kernel *k, struct str cwd, struc
     if (r < 0)
         return r;
     env[more.n++] = (struct pair){ STR("PYDEVD_DISABLE_FILE_VALIDATION"), STR("1") };
-    if (access(BOX_HOME "/.ipython", F_OK) < 0) /* else the kernel would make one in the agent's home */
+    k->at_home = has_settings();
+    if (!k->at_home) /* else the kernel would make one in the agent's home */
         env[more.n++] = (struct pair){ STR("IPYTHONDIR"), STR(BOX_USER_RUN "/ipython") };
     for (size_t i = 0; i < k->spec.env.n; i++)
         env[more.n++] = k->spec.env.v[i];
-    return peer_start(
-        h, &k->peer,
-        &(struct peer_ask){ .argv = argv_of(h, &k->spec, file),
-                            .cwd = arena_z(h->arena, cwd.n ? cwd : h->cwd),
-                            .env = &more,
-                            .server = server_fits(&k->spec) ? pyserver_socket(h->init, PYSERVER_KERNEL) : NULL,
-                            .connection_file = file },
-        e);
+    own[3] = file;
+    if (h->self->warming)
+        pyserver_modules(h->init, h->arena, own + 4, PYSERVER_MODULES);
+    return peer_start(h, &k->peer,
+                      &(struct peer_ask){ .argv = ours ? own : argv_of(h, &k->spec, file),
+                                          .cwd = arena_z(h->arena, cwd.n ? cwd : h->cwd),
+                                          .env = &more,
+                                          .server = ours ? pyserver_socket(h->init, PYSERVER_KERNEL) : NULL,
+                                          .connection_file = file },
+                      e);
 }
 
 static int gave_up(struct hand *h, struct kernel *k, struct err *e)
@@ -571,7 +581,7 @@ static int enter_directory(struct hand *h, struct kernel *k, struct str cwd, str
     if (!str_is(k->spec.language, "python"))
         return err_set(e, ERR_INVALID, "cwd: a kernel of language %.*s is there already, and cannot be moved",
                        STR_ARG(k->spec.language));
-    buf_z(&b, "__import__('os').chdir(");
+    buf_z(&b, "(lambda os, d: (os.chdir(d), os.environ.update(PWD=d)))(__import__('os'), ");
     jw_str(&w, cwd);
     buf_z(&b, ")");
     int r = kernel_run(h, k, &(struct cell){ .code = arena_copy(h->arena, buf_view(&b)), .silent = true }, &end, e);
@@ -581,11 +591,51 @@ static int enter_directory(struct hand *h, struct kernel *k, struct str cwd, str
     return r;
 }
 
+/* --- one that waits for its session --- */
+
+static void warm(struct hand *h)
+{
+    struct kernel *k = kernel_new(h);
+    struct err e;
+
+    if (kernel_spec_find(&k->own, (struct str){ 0 }, &k->spec, &e) < 0 || !is_ours(&k->spec) || k->spec.env.n ||
+        start(h, k, (struct str){ 0 }, &e) < 0) {
+        k->spec = (struct kernel_spec){ 0 }; /* the first call tries again, and tells */
+        return;
+    }
+    k->unused = true;
+}
+
+/* As one that is started now: the spec, the user's settings and the packages are those with which it began. */
+static bool still_good(struct hand *h, struct kernel *k, struct str name)
+{
+    static const char ask[] = "1 // (not __import__('sys').modules['_sandglass_carry'].stale())";
+    struct kernel_spec now;
+    struct cell_end end;
+    struct err e;
+
+    return turn(h, k, 0) && kernel_spec_find(h->arena, name, &now, &e) >= 0 && str_eq(now.name, k->spec.name) &&
+           is_ours(&now) && !now.env.n && k->at_home == has_settings() &&
+           kernel_run(h, k, &(struct cell){ .code = STR(ask), .silent = true }, &end, &e) >= 0 && end.status == CELL_OK;
+}
+
+static void begin_use(struct hand *h, struct kernel *k, struct str name)
+{
+    k->unused = false;
+    if (!k->up || !still_good(h, k, name)) {
+        down(h, k);
+        k->spec = (struct kernel_spec){ 0 };
+    }
+    k->fresh = false; /* nothing is lost with one that never had a call */
+}
+
 int kernel_get(struct hand *h, struct str name, struct str cwd, struct kernel **ret, struct err *e)
 {
     struct kernel *k = h->self->state ? h->self->state : kernel_new(h);
 
     *ret = k;
+    if (k->unused)
+        begin_use(h, k, name);
     if (k->up && turn(h, k, 0)) {
         struct kernel_spec other;
         int r = name.n ? kernel_spec_find(h->arena, name, &other, e) : 0;
@@ -820,5 +870,5 @@ static void idle(struct hand *h)
 }
 
 const struct driver_kind jupyter_kind = {
-    .name = "jupyter", .watch = watch, .idle = idle, .carry_with = "carry:kernel"
+    .name = "jupyter", .watch = watch, .idle = idle, .warm = warm, .start_ms = 500, .carry_with = "carry:kernel"
 };

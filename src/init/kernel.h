@@ -48,6 +48,11 @@ struct cell_end {
     int64_t run_us;
 };
 
+/* Makes ready, in init, what the next kernel comes from: the fork server, or one that waits. */
+void kernel_ahead(struct init *in);
+/* Whether a new one of that name (empty: the default) may be the one that waits: driver_ask.spare. */
+bool kernel_may_wait(const struct init *in, struct str name);
+
 struct kernel;
 /* The driver's own, started if need be. name, cwd: of a new one; cwd of an old one is entered if it is Python. */
 int kernel_get(struct hand *h, struct str name, struct str cwd, struct kernel **ret, struct err *e);

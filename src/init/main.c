@@ -21,8 +21,8 @@
 #include "init/desktop.h"
 #include "init/hands.h"
 #include "init/init.h"
+#include "init/kernel.h"
 #include "init/link.h"
-#include "init/pyserver.h"
 #include "init/rtnetlink.h"
 #include "init/script.h"
 #include "init/shell.h"
@@ -121,7 +121,7 @@ static void warm_up(struct init *in)
         root_settle();
     }
     if (in->boot.warm_kernel)
-        pyserver_need(in, PYSERVER_KERNEL);
+        kernel_ahead(in);
 
     struct err e;
     struct shell_command noop = { .text = STR(":") };

@@ -29,6 +29,24 @@ static ssize_t slurp(const char *path, char *to, size_t size)
     return n;
 }
 
+int64_t procs_memory(void)
+{
+    DIR *d = opendir("/proc");
+    int64_t pages = 0;
+
+    for (struct dirent *e; d && (e = readdir(d));) {
+        char path[32], text[128];
+        long long resident, shared;
+        snprintf(path, sizeof path, "/proc/%.10s/statm", e->d_name);
+        if (e->d_name[0] >= '1' && e->d_name[0] <= '9' && slurp(path, text, sizeof text) > 0 &&
+            sscanf(text, "%*d %lld %lld", &resident, &shared) == 2)
+            pages += resident - shared;
+    }
+    if (d)
+        closedir(d);
+    return pages * sysconf(_SC_PAGESIZE);
+}
+
 uint64_t proc_tick(void)
 {
     struct timespec t;

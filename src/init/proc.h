@@ -31,6 +31,8 @@ struct tree {
 int procs_scan(struct init *in, const struct tree *t, struct procs *ret); /* marks what is inside t */
 void procs_done(struct procs *p);
 
+int64_t
+procs_memory(void); /* bytes that all processes of the box have for themselves; what forks share counts for each */
 uint64_t proc_tick(void); /* now, in the unit of proc.start */
 /* The children of a process with one thread, as "12 34 "; the caller frees. NULL: none, or gone. */
 char *proc_children(pid_t pid);

@@ -16,7 +16,7 @@
 #include "init/init.h"
 #include "init/script.h"
 
-enum { MODULES_MAX = 32, SOON_MS = 5000, AGAIN_MS = 30000, BACKLOG = 64 };
+enum { SOON_MS = 5000, AGAIN_MS = 30000, BACKLOG = 64 };
 
 static struct server {
     const char *what, *socket;
@@ -29,7 +29,20 @@ static struct server {
 
 const char *pyserver_socket(const struct init *in, enum pyserver which)
 {
-    return which == PYSERVER_CONTEXT && !in->boot.preload[0] ? NULL : servers[which].socket;
+    bool none = !in->boot.fork_python || (which == PYSERVER_CONTEXT && !in->boot.preload[0]);
+
+    return none ? NULL : servers[which].socket;
+}
+
+void pyserver_modules(const struct init *in, struct arena *a, const char **argv, size_t max)
+{
+    char *list = arena_z(a, (struct str){ in->boot.preload, strnlen(in->boot.preload, sizeof in->boot.preload) });
+    char *rest = NULL;
+    size_t n = 0;
+
+    for (char *m = strtok_r(list, ", ", &rest); m && n < max; m = strtok_r(NULL, ", ", &rest))
+        argv[n++] = m;
+    argv[n] = NULL;
 }
 
 /* One that fails at once will do so again. One that fails later had a reason, such as short memory; one that ends well
@@ -60,20 +73,16 @@ static int listen_at(const char *path, struct err *e)
 void pyserver_need(struct init *in, enum pyserver which)
 {
     struct server *s = &servers[which];
-    const char *argv[MODULES_MAX + 6] = { "python3", SCRIPT_PYTHON, "serve", s->what };
+    const char *argv[PYSERVER_MODULES + 5] = { "python3", SCRIPT_PYTHON, "serve", s->what };
     struct pair more[] = { { STR("PYDEVD_DISABLE_FILE_VALIDATION"), STR("1") },
                            { STR("PYTHONDONTWRITEBYTECODE"), STR("1") } };
     struct pairs env = { more, ARRAY_LEN(more) };
     AUTO(arena_done) struct arena a = { 0 };
-    char *rest = NULL;
     struct err e = { 0 };
-    size_t n = 4;
 
     if (!pyserver_socket(in, which) || s->pid > 0 || now_ms() < s->not_before_ms || scripts_write(&e) < 0)
         return;
-    char *list = arena_z(&a, (struct str){ in->boot.preload, strnlen(in->boot.preload, sizeof in->boot.preload) });
-    for (char *m = strtok_r(list, ", ", &rest); m && n < MODULES_MAX + 4; m = strtok_r(NULL, ", ", &rest))
-        argv[n++] = m;
+    pyserver_modules(in, &a, argv + 4, PYSERVER_MODULES);
     auto_close int fd = listen_at(s->socket, &e);
     if (fd < 0)
         return;

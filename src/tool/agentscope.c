@@ -44,6 +44,7 @@ static const struct field pieces_result_fields[] = {
 
 #ifdef IN_BOX
 
+#include "init/init.h"
 #include "init/kernel.h"
 #include "init/program.h"
 #include "init/script.h"
@@ -66,6 +67,7 @@ static void cell_begin(struct task *t, const void *params)
         .name = str_of(arena_printf(&t->arena, "w:%.*s", STR_ARG(t->call.session))),
         .label = STR("default"),
         .note = STR("python3"),
+        .spare = kernel_may_wait(t->init, (struct str){ 0 }),
     };
     struct err e;
 
@@ -74,7 +76,8 @@ static void cell_begin(struct task *t, const void *params)
         task_fail(t, OUTCOME_INFRA_ERROR, &e);
         return;
     }
-    pyserver_need(t->init, PYSERVER_KERNEL);
+    if (t->init->boot.fork_python)
+        kernel_ahead(t->init);
     driver_submit(t, &ask);
 }
 

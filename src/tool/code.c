@@ -170,7 +170,7 @@ static const struct field open_fields[] = {
     FIELD(BOOL, struct open_params, must_exist, "it is an error if there is none of that name"),
     FIELD(
         BOOL, struct open_params, fresh,
-        "a new interpreter in any case, no copy of one with python.preload: slower, with a seed of string hashes of its own"),
+        "an interpreter that is started now: none that waited, and with python.fork no fork, so its seeds are its own"),
     { 0 },
 };
 static const struct field open_result_fields[] = {

@@ -257,7 +257,8 @@ static bool ready(struct task *t)
         task_fail(t, OUTCOME_INFRA_ERROR, &e);
         return false;
     }
-    pyserver_need(t->init, PYSERVER_KERNEL);
+    if (t->init->boot.fork_python)
+        kernel_ahead(t->init);
     return true;
 }
 
@@ -267,6 +268,7 @@ static void execute_begin(struct task *t, const void *params)
     struct driver_ask ask = ask_of(t, p->session);
 
     ask.note = p->kernel_name.n ? p->kernel_name : STR("python3");
+    ask.spare = kernel_may_wait(t->init, p->kernel_name);
     ask.once = p->once;
     ask.idle_ms = (int64_t)(p->max_idle * 1000);
     if (ready(t))
@@ -279,6 +281,7 @@ static void create_begin(struct task *t, const void *params)
     struct driver_ask ask = ask_of(t, p->session);
 
     ask.note = p->kernel_name.n ? p->kernel_name : STR("python3");
+    ask.spare = kernel_may_wait(t->init, p->kernel_name);
     ask.idle_ms = (int64_t)(p->max_idle * 1000);
     if (ready(t))
         driver_submit(t, &ask);
@@ -290,6 +293,7 @@ static void look_begin(struct task *t, const void *params)
     struct driver_ask ask = ask_of(t, p->session);
 
     ask.note = STR("python3");
+    ask.spare = kernel_may_wait(t->init, (struct str){ 0 });
     if (ready(t))
         driver_submit(t, &ask);
 }

@@ -12,7 +12,7 @@ enum {
     BOOT_FD_ASKED = 6,  /* boot.asked: who wants a socket of rtnetlink (init/rtnetlink.h) */
 };
 
-enum { BOOT_VERSION = 7, BOX_UID = 1000, BOX_GID = 1000 };
+enum { BOOT_VERSION = 8, BOX_UID = 1000, BOX_GID = 1000 };
 
 /* With it, in arguments that socket() does not have, init alone passes the filter of a box that nests. */
 enum { BOOT_PASS_WORDS = 6 };
@@ -36,11 +36,13 @@ struct boot {
     bool warm_shell;    /* start the default shell before READY */
     bool warm_hand;     /* start a process for file work and programs after READY: a call is about to come */
     bool warm_context;  /* have a Python context wait */
-    bool warm_kernel;   /* start the fork server of Jupyter before READY */
+    bool warm_kernel;   /* have a Jupyter kernel wait, or what it is forked from */
+    bool fork_python;   /* contexts with preloaded modules, and kernels, are forks: init/pyserver.h */
     bool warm_browser;  /* start the browser after READY */
     char preload[256];  /* modules that these import, separated by commas */
     int64_t open_files; /* RLIMIT_NOFILE of started programs */
     int64_t orphan_ms;  /* end the box if nobody was connected for so long */
+    int64_t memory_bytes;
     /* what every program is started with, if the box has a profile; "": not set */
     char locale[32], timezone[48], hash_seed[16];
     bool fake_clock;

@@ -38,12 +38,13 @@ def fib(n): return n if n < 2 else fib(n - 1) + fib(n - 2)
 p, far, color, pair, shared = Point(3), Far(7), Color.RED, Pair(1, 2), []
 both = [shared, shared]
 file, lock, sock, gen = open("/dev/null"), threading.Lock(), socket.socket(), (i for i in ())
+threading.Thread(target=threading.Event().wait, name="beside", daemon=True).start()
 os.chdir("/tmp"); os.environ["MINE"] = "yes"
 """
 CHECK = ("[up(), square(3), far.far, p == Point(3), color is Color.RED, color.low(), pair == Pair(1, 2), fib(30), "
          "both[0] is both[1], round(area(1), 2), os.getcwd(), os.environ['MINE']]")
 RIGHT = "[2, 9, 700, True, True, 'red', True, 832040, True, 3.14, '/tmp', 'yes']"
-LOST = ["file", "gen", "lock", "sock"]
+LOST = ["file", "gen", "lock", "sock", "thread beside"]
 
 
 @pytest.fixture(scope="module")

@@ -191,7 +191,6 @@ def test_kernels_survive_a_restart_of_serve(box, server):
 
 def test_twenty_kernels_at_once(server):
     with server.box(memory="3g", pids=2000) as b:
-        cell(b, "1", session="k0", call_timeout=120)  # so that they find the fork server
         with concurrent.futures.ThreadPoolExecutor(20) as pool:
             done = list(pool.map(lambda i: cell(b, f"me = {i}\nprint(me * me)", session=f"k{i}", call_timeout=300),
                                  range(20)))

@@ -551,8 +551,8 @@ class CodeTools(Namespace):
             max_idle: seconds without a call after which it ends; 0: never
             version: javascript: of Node.js, 20 or node20; an error if there is no such one
             must_exist: it is an error if there is none of that name
-            fresh: a new interpreter in any case, no copy of one with python.preload: slower, with a seed of string
-            hashes of its own
+            fresh: an interpreter that is started now: none that waited, and with python.fork no fork, so its seeds
+            are its own
 
         Fields of the result: session, language, cwd, created, created_at, max_idle.
         """

@@ -23,12 +23,15 @@ TEXTS_MAX = 1 << 20  # of cells
 LOST_MAX = 200
 NOT_OURS = {"In", "Out", "exit", "quit", "open", "get_ipython"}
 started = None  # the environment as the interpreter found it
+helpers = set()  # threads of the interpreter's own
+stale = None  # of a kernel: tells whether packages have changed since it began
 
 
 def begin():
     """A new interpreter: from here on its changes count."""
     global started
     started = dict(os.environ)
+    helpers.update(threads())
 
 
 class TooLarge(Exception):
@@ -214,8 +217,16 @@ def environment():
     return {n: v for n, v in now.items() if started.get(n) != v}, [n for n in started if n not in now]
 
 
+def threads():
+    """Those that run, beside the first."""
+    module = sys.modules.get("threading")
+    return [t for t in module.enumerate() if t is not module.main_thread()] if module else []
+
+
 def save(space, path, hidden=(), count=0):
-    values, lost = ours(space, hidden), []
+    """Code that runs in a thread is lost whether a variable names the thread or not."""
+    values = ours(space, hidden)
+    lost = [f"thread {t.name}: it runs in this process only" for t in threads() if t not in helpers]
     try:
         out = dump(values, space, True, MAX)
     except KeyboardInterrupt:

@@ -1,7 +1,8 @@
 """Python in a box: contexts, and the server that forks them.
 
-    python.py serve WHAT MODULES...   listens on descriptor 0, imports MODULES, forks a context or a kernel per connection
-    python.py context                 one context, without a server: control on descriptor 3
+    python.py serve WHAT MODULES...    listens on descriptor 0, imports MODULES, forks a context or a kernel per connection
+    python.py context MODULES...       one context, without a server: control on descriptor 3
+    python.py kernel FILE MODULES...   one kernel, without a server: FILE says where it listens
 
 A context reads requests from its control descriptor and answers each once: a line with the number of bytes, then so
 many bytes of JSON, both ways. What code prints goes to descriptors 1 and 2 as it is.
@@ -13,13 +14,13 @@ import sys
 # --- a context ---
 
 class Context:
-    def __init__(self, control, server=None):
+    def __init__(self, control, forked, stamps):
         import builtins
         import types
 
         self.control = control
         self.pid = os.getpid()
-        self.stamps = [Stamps(package_places())] + ([server.stamps] if server else [])
+        self.stamps = [Stamps(package_places(), 0 if forked else BEGUN), *stamps]
         self.main = types.ModuleType("__main__")
         self.main.__builtins__ = builtins
         self.space = self.main.__dict__
@@ -30,7 +31,7 @@ class Context:
         sys.argv = [""]
         if "" not in sys.path:
             sys.path[0:1] = [""]
-        add_user_site(server is not None)
+        add_user_site(forked)
         os.environ.setdefault("MPLBACKEND", "agg")
         self.environment = dict(os.environ)
 
@@ -290,20 +291,30 @@ class Context:
 
 
 class Stamps:
-    """What files and directories were, to tell later whether pip has changed one of them."""
+    """What files and directories were, to tell later whether pip has changed one of them since, or while they were read."""
 
-    def __init__(self, places):
+    def __init__(self, places, begun):
         self.states = {place: self.state(place) for place in places}
+        self.late = begun and any(state and state[0] >= begun for state in self.states.values())
 
     def state(self, place):
         try:
             s = os.stat(place)
-            return s.st_mtime_ns, s.st_ino, s.st_size
+            return s.st_ctime_ns, s.st_ino, s.st_size
         except OSError:
             return None
 
     def stale(self):
-        return any(self.state(place) != state for place, state in self.states.items())
+        return self.late or any(self.state(place) != state for place, state in self.states.items())
+
+
+def now():
+    """As files have it, whatever the box's clock says."""
+    fd = os.memfd_create("now")
+    try:
+        return os.fstat(fd).st_ctime_ns
+    finally:
+        os.close(fd)
 
 
 def package_places():
@@ -368,10 +379,21 @@ def peak_memory():
     return 0
 
 
-def run_context(fd, server=None):
+def preload(modules, backend):
+    """Imports what can be, and says what these modules were."""
+    os.environ.setdefault("MPLBACKEND", backend)
+    for name in modules + (["matplotlib.pyplot"] if "matplotlib" in modules else []):
+        try:
+            importlib.import_module(name)
+        except Exception as e:
+            sys.stderr.write(f"{name} is not preloaded: {e}\n")
+    return Stamps(imported_files(), BEGUN)
+
+
+def run_context(fd, forked, stamps):
     for number in (signal.SIGTERM, signal.SIGCHLD, signal.SIGPIPE):
         signal.signal(number, signal.SIG_DFL)
-    Context(Pipe(fd), server).serve()
+    Context(Pipe(fd), forked, stamps).serve()
 
 
 class Pipe:
@@ -386,20 +408,33 @@ class Pipe:
 
 # --- a kernel ---
 
-def run_kernel(request):
+def run_kernel(file, forked=False):
+    if sys.path[0] == os.path.dirname(__file__):
+        del sys.path[0]  # ours; the app puts the directory of the box's user there
+    begun = now() if forked else BEGUN
+    add_user_site(forked)
     from ipykernel.kernelapp import IPKernelApp
 
-    add_user_site(True)
-    sys.argv = ["ipykernel_launcher.py", "-f", request["connection_file"]]
+    sys.argv = ["ipykernel_launcher.py", "-f", file]
     app = IPKernelApp.instance()
     app.initialize(sys.argv[1:] + KERNEL_OPTIONS)
     carrier().begin()
+    carrier().stale = Stamps(imported_files() + package_places() + settings(), begun).stale
     inline = sys.modules.get("matplotlib_inline.backend_inline")
     if inline:  # it was imported before there was a shell to attach itself to
         inline._enable_matplotlib_integration()
     app.start()
 
 
+def settings():
+    """What the user has told IPython, and where there could be more of it."""
+    import glob
+
+    top = os.path.expanduser("~/.ipython/profile_default")
+    return [f"{top}/startup", f"{top}/ipython_config.py", f"{top}/ipython_kernel_config.py", *glob.glob(f"{top}/startup/*")]
+
+
+INLINE = "module://matplotlib_inline.backend_inline"
 KERNEL_OPTIONS = ["--HistoryManager.hist_file=:memory:"]
 KERNEL_MODULES = ("ipykernel.kernelapp ipykernel.ipkernel ipykernel.zmqshell ipykernel.iostream ipykernel.heartbeat "
                   "ipykernel.parentpoller ipykernel.debugger ipykernel.compiler ipykernel.comm IPython.core.magics "
@@ -416,17 +451,8 @@ class Server:
         self.what = what
         self.listener = socket.socket(fileno=0)
         self.children = {}  # pid -> connection
-        os.environ["MPLBACKEND"] = "agg" if what == "context" else "module://matplotlib_inline.backend_inline"
-        for name in modules:
-            try:
-                importlib.import_module(name)
-            except Exception as e:
-                sys.stderr.write(f"{name} is not preloaded: {e}\n")
-        if "matplotlib" in modules:
-            with contextlib.suppress(Exception):
-                importlib.import_module("matplotlib.pyplot")
+        self.stamps = preload(modules, "agg" if what == "context" else INLINE)
         carrier()
-        self.stamps = Stamps(imported_files())
 
     def run(self):
         gc.collect()
@@ -496,9 +522,9 @@ class Server:
             os.chdir(request.get("cwd") or "/")
             reseed()
             if request["what"] == "kernel":
-                run_kernel(request)
+                run_kernel(request["connection_file"], True)
             else:
-                run_context(3, self)
+                run_context(3, True, [self.stamps])
         except SystemExit:
             pass
         except BaseException:
@@ -547,13 +573,17 @@ import linecache
 import signal
 
 if __name__ == "__main__":
+    # Python has read the directories of packages before it came here, and after its driver made the pipe for its output.
+    BEGUN = now() if sys.argv[1] == "serve" else os.fstat(1).st_ctime_ns
     if sys.argv[1] == "serve":
         import contextlib
         import gc
         import select
         import socket
 
-        names = [m for m in sys.argv[3:] if m]
-        Server(sys.argv[2], (KERNEL_MODULES if sys.argv[2] == "kernel" else []) + names).run()
+        Server(sys.argv[2], (KERNEL_MODULES if sys.argv[2] == "kernel" else []) + sys.argv[3:]).run()
+    elif sys.argv[1] == "kernel":
+        preload(sys.argv[3:], INLINE)
+        run_kernel(sys.argv[2])
     else:
-        run_context(3)
+        run_context(3, False, [preload(sys.argv[2:], "agg")] if sys.argv[2:] else [])

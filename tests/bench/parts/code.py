@@ -17,7 +17,9 @@ import sg  # noqa: E402
 QUICK = "--quick" in sys.argv
 N = 5 if QUICK else 15
 PYTHON = "/usr/bin/python3"
-PAUSE = 0.2  # between two contexts: a server makes the next one ready, which must not disturb the other side's sample
+# Between two: a server makes the next one ready behind its answer, which must not disturb the other side's sample.
+PAUSE, PAUSE_LONG = 0.2, 1.5  # LONG: what is made ready imports much
+FORK = "--python-fork"
 
 
 class Client:
@@ -54,8 +56,9 @@ def row(what, ours, theirs, name, target):
     print(f"code: {what}\t{a * 1e3:.2f} ms\t{name} {b * 1e3:.2f} ms\t{a / b:.4f}\t<=\t{target:.4g}\t{verdict}", flush=True)
 
 
-def new_contexts(preload, cold, what, name, target, code="1"):
-    s = sg.Server("--pool-size", "1", *(["--python-preload", preload] if preload else []))
+def new_contexts(preload, cold, what, name, target, code="1", flags=()):
+    s = sg.Server("--pool-size", "1", *(["--python-preload", preload] if preload else []), *flags)
+    pause = PAUSE_LONG if preload and FORK not in flags else PAUSE
     try:
         s.start()
         with s.box(memory="4g", pids=2000) as b:
@@ -63,13 +66,13 @@ def new_contexts(preload, cold, what, name, target, code="1"):
             ask("code:execute", code="1", session="first")
             ours, theirs = [], []
             for i in range(N):
-                time.sleep(PAUSE)
+                time.sleep(pause)
                 ours.append(timed(lambda: ask("code:execute", code=code, session=f"c{i}")))
-                time.sleep(PAUSE)
+                time.sleep(pause)
                 theirs.append(timed(lambda: subprocess.run([PYTHON, "-c", cold], check=True, stdout=subprocess.DEVNULL)))
             row(what, ours, theirs, name, target)
-            in_a_row(ask, cold, what, name, code, 0.05 if preload else 2.5)
-            if preload:
+            in_a_row(ask, cold, what, name, code, 0.05 if FORK in flags else 2.5)
+            if FORK in flags:
                 memory_of_contexts(s, b, ask)
     finally:
         s.end()
@@ -113,7 +116,7 @@ def memory_of_contexts(s, b, ask):
         p.stdin.close()
         p.wait()
     verdict = "PASS" if ours <= theirs / 4 else "MISS"
-    print(f"code: memory of 20 contexts with pandas\t{ours / 1048576:.0f} MiB\t20 processes {theirs / 1048576:.0f} MiB\t"
+    print(f"code: memory of 20 contexts with pandas (python.fork)\t{ours / 1048576:.0f} MiB\t20 processes {theirs / 1048576:.0f} MiB\t"
           f"{ours / theirs:.4f}\t<=\t0.25\t{verdict}", flush=True)
 
 
@@ -159,8 +162,8 @@ class Bare:
         subprocess.run(["rm", "-rf", self.dir])
 
 
-def kernels():
-    s = sg.Server("--pool-size", "1")
+def kernels(what, pause, flags=()):
+    s = sg.Server("--pool-size", "1", *flags)
     try:
         s.start()
         with s.box(memory="4g", pids=2000) as b:
@@ -168,11 +171,15 @@ def kernels():
             ask("jupyter:create", session="first")
             ours, theirs = [], []
             for i in range(3 if QUICK else 7):
+                time.sleep(pause)
                 ours.append(timed(lambda: ask("jupyter:create", session=f"k{i}")))
+                time.sleep(pause)
                 made = []
                 theirs.append(timed(lambda: made.append(Bare())))
                 made[0].end()
-            row("a new Jupyter kernel", ours, theirs, "cold ipykernel", 1 / 3)
+            row(what, ours, theirs, "cold ipykernel", 1 / 3)
+            if flags:
+                return
             ours, theirs = [], []
             bare = Bare()
             bare.run("1+1")
@@ -188,4 +195,6 @@ def kernels():
 
 new_contexts("", "print(1)", "a new Python context", "python3 -c 'print(1)'", 1 / 4)
 new_contexts("pandas", "import pandas", "a new context with pandas", "import pandas", 1 / 40, "import pandas; 1")
-kernels()
+new_contexts("pandas", "import pandas", "a new context with pandas (python.fork)", "import pandas", 1 / 40, "import pandas; 1", [FORK])
+kernels("a new Jupyter kernel", PAUSE_LONG)
+kernels("a new Jupyter kernel (python.fork)", 0, [FORK])
