@@ -195,7 +195,7 @@ measure_record() {
 # --- the run ---
 
 [ -n "${BENCH_PROGRAM:-}" ] || make --no-print-directory -s all || exit 1
-${CC:-cc} -std=gnu17 -O2 -g -Wall -Wextra -Wno-missing-field-initializers -D_GNU_SOURCE -o "$out/bench" tests/bench/*.c || exit 1
+${CC:-cc} -std=gnu17 -O2 -g -Wall -Wextra -Wno-missing-field-initializers -D_GNU_SOURCE -o "$out/bench" tests/bench/*.c -lutil || exit 1
 : >"$out/rows.tsv"
 {
     echo "date        $(date -u +%FT%TZ)"
