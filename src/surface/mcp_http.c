@@ -17,7 +17,7 @@ struct batch {
 
 /* --- POST --- */
 
-static void refuse(struct web *w, int status, int code, const char *text)
+void mcp_refuse(struct web *w, int status, int code, const char *text)
 {
     struct buf o;
     struct jw j = { .out = &o };
@@ -49,14 +49,14 @@ static bool find_session(struct web *w, struct mcp_hub *h, struct mcp_session **
 
     *ret = NULL;
     if (version.p && !mcp_version_known(version)) {
-        refuse(w, 400, MCP_REQUEST, "MCP-Protocol-Version: this version is not supported; the newest is " MCP_LATEST);
+        mcp_refuse(w, 400, MCP_REQUEST, "MCP-Protocol-Version: this version is not supported; the newest is " MCP_LATEST);
         return false;
     }
     if (!id.p)
         return true;
     *ret = map_get(&h->sessions, id);
     if (!*ret || (*ret)->tenant != w->tenant) {
-        refuse(w, 404, MCP_REQUEST, "Mcp-Session-Id: no such session; begin one with initialize");
+        mcp_refuse(w, 404, MCP_REQUEST, "Mcp-Session-Id: no such session; begin one with initialize");
         return false;
     }
     (*ret)->used_ms = now_ms();
@@ -145,7 +145,7 @@ static void take_batch(struct mcp_hub *h, struct web *w, struct mcp_session *s, 
         abort();
     if (!all->count || all->count > LIMIT_MCP_BATCH) {
         free(b);
-        refuse(w, 400, MCP_REQUEST, "a batch has 1 to LIMIT_MCP_BATCH (100) messages");
+        mcp_refuse(w, 400, MCP_REQUEST, "a batch has 1 to LIMIT_MCP_BATCH (100) messages");
         return;
     }
     *b = (struct batch){ .web = w, .left = all->count + 1 };
@@ -180,7 +180,7 @@ static void post(struct web *w)
         return;
     if (json_parse(w->http->arena, w->http->body, &m, &e) < 0) {
         snprintf(text, sizeof text, "the body is not JSON: %s", e.msg);
-        refuse(w, 400, MCP_PARSE, text);
+        mcp_refuse(w, 400, MCP_PARSE, text);
         return;
     }
     if (m->type == JSON_ARR)
@@ -268,7 +268,7 @@ static void listen_to(struct web *w)
     struct mcp_session *s;
 
     if (!accepts(w->http, "text/event-stream")) {
-        refuse(w, 406, MCP_REQUEST, "Accept: a GET here is a stream of events and needs text/event-stream");
+        mcp_refuse(w, 406, MCP_REQUEST, "Accept: a GET here is a stream of events and needs text/event-stream");
         return;
     }
     if (!find_session(w, h, &s))
@@ -279,7 +279,7 @@ static void listen_to(struct web *w)
         return;
     }
     if (last.p && sscanf(arena_z(w->http->arena, last), "%lu-%lu", &stream, &after) != 2) {
-        refuse(w, 400, MCP_REQUEST, "Last-Event-ID: not one that this server gave");
+        mcp_refuse(w, 400, MCP_REQUEST, "Last-Event-ID: not one that this server gave");
         return;
     }
     if (stream) {
@@ -301,7 +301,7 @@ static void end_session(struct web *w)
     if (!find_session(w, surfaces_mcp(w->all), &s))
         return;
     if (!s) {
-        refuse(w, 400, MCP_REQUEST, "Mcp-Session-Id: which session is to end?");
+        mcp_refuse(w, 400, MCP_REQUEST, "Mcp-Session-Id: which session is to end?");
         return;
     }
     mcp_session_end(s);
@@ -317,3 +317,8 @@ const struct route mcp_routes[] = {
     { "DELETE", "/v1/mcp", end_session, ROUTE_RAW },
     { 0 },
 };
+
+bool mcp_is_route(const struct route *r)
+{
+    return r && (r->handler == post || r->handler == listen_to || r->handler == end_session);
+}
