@@ -188,8 +188,8 @@ static void cancel(struct mcp_hub *h, struct mcp_session *s, const struct json *
     const struct json *id = json_get(params, "requestId");
 
     for (struct exchange *x = id ? h->open : NULL; x; x = x->next)
-        if (x->session == s && str_eq(x->id, id->raw) && x->call) {
-            call_cancel(h->node, x->call);
+        if (x->session == s && str_eq(x->id, id->raw) && !x->cancelled) {
+            exchange_cancel(x);
             return;
         }
 }

@@ -15,6 +15,7 @@
  *   WAITING --answer in time--> plain JSON
  *      \--it takes longer, or has news--> STREAM --answer--> its last event, end
  *                                            \--client left--> LEFT --client comes back--> STREAM
+ *   any of them --client cancels--> LEFT, hushed: nothing is said any more; it is over when its work is
  */
 #pragma once
 
@@ -91,6 +92,7 @@ struct exchange {
     struct str progress;                                /* the client's token, raw; p NULL: none */
     bool takes_stream;                                  /* the client accepts one */
     bool mute;                                          /* it tells its progress itself */
+    bool cancelled;                                     /* by the client: whatever comes of it is not told */
     void (*deliver)(struct web *w, struct str message); /* nullable: answers the request in its own way */
     bool fresh_session;                                 /* its answer names the session */
     int64_t begun_ms, told_ms;
@@ -123,7 +125,7 @@ extern const char *const mcp_levels[]; /* "debug" ... "emergency", NULL */
 /* mcp_http.c */
 bool mcp_is_route(const struct route *r); /* of the protocol itself; NULL: no */
 void mcp_refuse(struct web *w, int status, int code, const char *text); /* an error without a request */
-void mcp_batch_add(struct batch *b, struct str message); /* one of its answers; p NULL: none */
+void mcp_batch_add(struct batch *b, struct str message); /* one of its answers; p NULL: it has none */
 
 /* mcp_session.c */
 struct mcp_session *mcp_session_new(struct exchange *x, struct err *e);
@@ -143,7 +145,8 @@ void exchange_log(struct exchange *x, const char *level, const char *fmt, ...) _
 /* A question to the client; false: it cannot be asked (no stream, or no session). */
 bool exchange_ask(struct exchange *x, const char *method, struct str params,
                   void (*answered)(struct exchange *x, const struct json *result, const struct json *error));
-void exchange_leave(struct exchange *x); /* ends the connection; the client comes back for the answer */
+void exchange_leave(struct exchange *x);  /* ends the connection; the client comes back for the answer */
+void exchange_cancel(struct exchange *x); /* the client wants no answer; may free it */
 /* The box of this exchange; cb once, e NULL: fine. */
 void exchange_box(struct exchange *x, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
 

@@ -95,6 +95,8 @@ static void start_stream(struct exchange *x)
 
 static bool can_stream(const struct exchange *x)
 {
+    if (x->cancelled)
+        return false;
     return x->state != EXCHANGE_WAITING || (x->takes_stream && !x->batch && x->id.p);
 }
 
@@ -108,6 +110,40 @@ void exchange_leave(struct exchange *x)
         http_stream_end(x->out);
         x->out = NULL;
         x->state = EXCHANGE_LEFT;
+    }
+}
+
+/* Whoever waits on a connection gets its end without an answer. One that takes a stream gets one in which nothing is,
+ * not even something to come back to; one that takes JSON only gets what a notification gets. */
+static void hush(struct exchange *x)
+{
+    struct web *w = x->web;
+    struct batch *batch = x->batch;
+    bool stream = can_stream(x);
+
+    x->cancelled = true;
+    x->web = NULL;
+    x->batch = NULL;
+    if (batch)
+        mcp_batch_add(batch, (struct str){ 0 });
+    else if (x->out)
+        http_stream_end(x->out);
+    else if (w && stream)
+        http_reply(w->http, 200, "text/event-stream", STR(""));
+    else if (w)
+        http_reply(w->http, 202, NULL, STR(""));
+    x->out = NULL;
+    x->state = EXCHANGE_LEFT;
+}
+
+void exchange_cancel(struct exchange *x)
+{
+    hush(x);
+    if (x->asked) {
+        x->asked = 0;
+        x->answered(x, NULL, NULL);
+    } else if (x->call) {
+        call_cancel(x->hub->node, x->call);
     }
 }
 
@@ -159,7 +195,9 @@ static void reply_json(struct exchange *x, struct buf *take)
 
 static void finish(struct exchange *x, struct buf *take)
 {
-    if (x->batch) {
+    if (x->cancelled) {
+        buf_done(take);
+    } else if (x->batch) {
         mcp_batch_add(x->batch, buf_view(take));
         buf_done(take);
     } else if (x->deliver) {

@@ -11,6 +11,7 @@
 struct batch {
     struct web *web;
     size_t left;
+    bool any; /* there is an answer in it */
     struct buf out;
     struct jw w;
 };
@@ -130,10 +131,16 @@ void mcp_batch_add(struct batch *b, struct str message)
 {
     if (message.p)
         jw_raw(&b->w, message);
+    b->any |= message.p != NULL;
     if (--b->left)
         return;
     jw_arr_end(&b->w);
-    web_send(b->web, 200, &b->out);
+    if (b->any) {
+        web_send(b->web, 200, &b->out);
+    } else { /* all of its requests were cancelled */
+        http_reply(b->web->http, 202, NULL, STR(""));
+        buf_done(&b->out);
+    }
     free(b);
 }
 
@@ -251,6 +258,11 @@ static void come_back(struct web *w, struct mcp_session *s, uint64_t stream, uin
 {
     struct exchange *x = left_with(s, stream);
 
+    /* Nothing will come on it: cancelled, or all was seen. An EventSource that gets this does not come again. */
+    if (x ? x->cancelled : !mcp_events_has(&s->events, stream, after)) {
+        http_reply(w->http, 204, NULL, STR(""));
+        return;
+    }
     if (!x) { /* it was answered meanwhile */
         struct http_stream *out = http_stream_begin(w->http, 200, "text/event-stream", ignore_closed, NULL);
         mcp_events_replay(&s->events, out, stream, after);
