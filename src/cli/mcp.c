@@ -44,9 +44,7 @@ static struct {
     struct message *open;
     pid_t server; /* 0: not ours */
     char socket[80];
-} mcp = { .lock = PTHREAD_MUTEX_INITIALIZER,
-          .fewer = PTHREAD_COND_INITIALIZER,
-          .begun = PTHREAD_COND_INITIALIZER };
+} mcp = { .lock = PTHREAD_MUTEX_INITIALIZER, .fewer = PTHREAD_COND_INITIALIZER, .begun = PTHREAD_COND_INITIALIZER };
 
 /* m: the request that it is about, or NULL. What came of a cancelled one is not told, also if it crossed the
  * cancellation on its way. */

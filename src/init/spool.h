@@ -18,7 +18,7 @@ enum { SPOOL_SETTLE_MS = 1000 }; /* after so long without more, what came last i
 
 void spool_init(struct spool *s);
 void spool_done(struct spool *s);
-int spool_drain(struct spool *s, int fd); /* as stream_drain */
+int spool_drain(struct spool *s, int fd);                          /* as stream_drain */
 bool spool_flows(const struct spool *s, int64_t to, bool running); /* more follows what ends at to, or may */
 bool spool_settled(const struct spool *s, int64_t to);             /* but nothing came for a while */
 void spool_hold(struct spool *s, int64_t to,

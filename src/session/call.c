@@ -142,8 +142,8 @@ static void hold_back_whole(const struct call *c, void *result, bool settled)
 
 static void hold_back(struct call *c, int64_t flows, void *result)
 {
-    static const char *const out[] = { "stdout", "offset", "stdout_bytes" },
-                             *const err[] = { "stderr", "stderr_offset", "stderr_bytes" };
+    static const char *const out[] = { "stdout", "offset", "stdout_bytes" }, *const err[] = { "stderr", "stderr_offset",
+                                                                                              "stderr_bytes" };
     struct wire_held held = {
         .out = flows & WIRE_FLOWS_OUT ? hold_back_of(c, result, out, flows & WIRE_SETTLED_OUT) : 0,
         .err = flows & WIRE_FLOWS_ERR ? hold_back_of(c, result, err, flows & WIRE_SETTLED_ERR) : 0,

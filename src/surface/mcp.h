@@ -123,9 +123,9 @@ struct mcp_hub {
 extern const char *const mcp_levels[]; /* "debug" ... "emergency", NULL */
 
 /* mcp_http.c */
-bool mcp_is_route(const struct route *r); /* of the protocol itself; NULL: no */
+bool mcp_is_route(const struct route *r);                               /* of the protocol itself; NULL: no */
 void mcp_refuse(struct web *w, int status, int code, const char *text); /* an error without a request */
-void mcp_batch_add(struct batch *b, struct str message); /* one of its answers; p NULL: it has none */
+void mcp_batch_add(struct batch *b, struct str message);                /* one of its answers; p NULL: it has none */
 
 /* mcp_session.c */
 struct mcp_session *mcp_session_new(struct exchange *x, struct err *e);

@@ -50,7 +50,8 @@ static bool find_session(struct web *w, struct mcp_hub *h, struct mcp_session **
 
     *ret = NULL;
     if (version.p && !mcp_version_known(version)) {
-        mcp_refuse(w, 400, MCP_REQUEST, "MCP-Protocol-Version: this version is not supported; the newest is " MCP_LATEST);
+        mcp_refuse(w, 400, MCP_REQUEST,
+                   "MCP-Protocol-Version: this version is not supported; the newest is " MCP_LATEST);
         return false;
     }
     if (!id.p)
