@@ -32,6 +32,9 @@ struct message {
     bool opens;          /* initialize */
     bool begun;          /* the server has it, and has begun to answer */
     bool cancelled;      /* nothing is passed on any more */
+    const char *headers; /* of a request without a session: what its body says; NULL: it is none */
+    struct client *on;   /* its connection; NULL: none */
+    bool listens;        /* it has no end of its own */
 };
 
 static struct {
@@ -79,12 +82,15 @@ static void put_error(const struct message *m, int code, const char *text)
     buf_done(&b);
 }
 
-static int ask(const char *method, struct str body, struct client **ret, struct err *e)
+static int ask(const char *method, const struct message *m, struct client **ret, struct err *e)
 {
-    char header[2300];
+    char header[16 * 1024];
+    bool in_session = mcp.session[0] && !(m && m->headers);
+    struct str body = m ? m->text : (struct str){ 0 };
 
-    snprintf(header, sizeof header, "Accept: application/json, text/event-stream%s%s%s",
-             mcp.session[0] ? "\r\nMcp-Session-Id: " : "", mcp.session, mcp.more);
+    snprintf(header, sizeof header, "Accept: application/json, text/event-stream%s%s%s%s",
+             in_session ? "\r\nMcp-Session-Id: " : "", in_session ? mcp.session : "", m && m->headers ? m->headers : "",
+             mcp.more);
     return client_open(
         &(struct client_request){ .url = mcp.url, .method = method, .path = mcp.path, .header = header, .body = body },
         ret, e);
@@ -169,20 +175,49 @@ static void drop_open(const struct message *m)
     pthread_mutex_unlock(&mcp.lock);
 }
 
-static void begin(struct message *m)
+static void begin(struct message *m, struct client *c)
 {
     pthread_mutex_lock(&mcp.lock);
     m->begun = true;
+    m->on = c;
+    if (m->cancelled && m->headers)
+        client_hang_up(c);
     pthread_cond_broadcast(&mcp.begun);
     pthread_mutex_unlock(&mcp.lock);
 }
 
-static void mark_cancelled(struct str id)
+static void leave(struct message *m)
+{
+    pthread_mutex_lock(&mcp.lock);
+    m->on = NULL;
+    pthread_mutex_unlock(&mcp.lock);
+}
+
+static void give_up(struct message *m)
+{
+    m->cancelled = true;
+    if (m->headers && m->on) /* without a session, this is what cancels */
+        client_hang_up(m->on);
+}
+
+/* True: that is all there is to do. */
+static bool mark_cancelled(struct str id)
 {
     pthread_mutex_lock(&mcp.lock);
     struct message *m = find_open(id);
+    bool done = m && m->headers;
     if (m)
-        m->cancelled = true;
+        give_up(m);
+    pthread_mutex_unlock(&mcp.lock);
+    return done;
+}
+
+static void end_listening(void)
+{
+    pthread_mutex_lock(&mcp.lock);
+    for (struct message *m = mcp.open; m; m = m->next)
+        if (m->listens)
+            give_up(m);
     pthread_mutex_unlock(&mcp.lock);
 }
 
@@ -207,16 +242,17 @@ static void deliver(struct message *m)
     struct client *c = NULL;
     struct err e;
 
-    if (ask("POST", m->text, &c, &e) < 0) {
+    if (ask("POST", m, &c, &e) < 0) {
         if (m->id.p)
             put_error(m, -32603, e.msg);
         return;
     }
-    begin(m);
+    begin(m, c);
     if (m->opens)
         snprintf(mcp.session, sizeof mcp.session, "%s", client_session(c));
     if (pass_on(c, m, &e) < 0 && m->id.p)
         put_error(m, -32603, e.msg);
+    leave(m);
     client_close(c);
 }
 
@@ -250,7 +286,7 @@ static void *listen_to(void *arg)
     struct err e;
 
     (void)arg;
-    while (ask("GET", (struct str){ 0 }, &c, &e) == 0) {
+    while (ask("GET", NULL, &c, &e) == 0) {
         bool fine = client_status(c) == 200;
         if (fine)
             (void)pass_on(c, NULL, &e);
@@ -278,6 +314,41 @@ static void start_thread(void *(*run)(void *), void *arg)
     pthread_detach(t);
 }
 
+static bool fits_a_header(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] <= ' ' || s.p[i] > '~')
+            return false;
+    return s.n > 0 && s.n < 200;
+}
+
+/* Since 2026-07-28 what a request is stands in headers, too; on stdin there are none. */
+static void describe(struct message *m, const struct json *j)
+{
+    const struct json *params = json_get(j, "params");
+    struct str version = json_get_str(json_get(params, "_meta"), "io.modelcontextprotocol/protocolVersion"),
+               method = json_get_str(j, "method"),
+               name = json_get_str(params, str_is(method, "resources/read") ? "uri" : "name");
+    struct buf b;
+    struct jw w = { .out = &b };
+
+    if (!m->id.p || !fits_a_header(version) || !fits_a_header(method))
+        return;
+    buf_init(&b, 12 * 1024);
+    buf_printf(&b, "\r\nMCP-Protocol-Version: %.*s\r\nMcp-Method: %.*s", STR_ARG(version), STR_ARG(method));
+    if (name.n && name.n < 8 * 1024) {
+        buf_z(&b, "\r\nMcp-Name: =?base64?");
+        size_t at = b.n;
+        jw_base64(&w, name);
+        memmove(b.p + at, b.p + at + 1, b.n - at - 2); /* without the quotes */
+        b.n -= 2;
+        buf_z(&b, "?=");
+    }
+    m->headers = arena_z(&m->arena, buf_view(&b));
+    m->listens = str_is(method, "subscriptions/listen");
+    buf_done(&b);
+}
+
 static void take_line(char *line, size_t n)
 {
     struct message *m = calloc(1, sizeof *m);
@@ -299,9 +370,12 @@ static void take_line(char *line, size_t n)
         const struct json *what = json_get(json_get(j, "params"), "requestId");
         m->cancels = what ? what->raw : (struct str){ 0 };
     }
-    if (m->cancels.p)
-        mark_cancelled(m->cancels);
-    else if (m->opens || !m->id.p) { /* in order with what comes after it */
+    describe(m, j);
+    if (m->cancels.p && mark_cancelled(m->cancels)) {
+        message_free(m);
+        return;
+    }
+    if (!m->cancels.p && (m->opens || !m->id.p)) { /* in order with what comes after it */
         deliver(m);
         if (m->opens && mcp.session[0])
             start_thread(listen_to, NULL);
@@ -420,10 +494,11 @@ static int run(const struct command *cmd, int argc, char **argv)
             take_line(line, (size_t)n);
     }
     free(line);
+    end_listening();
     wait_for_room(0);
     struct client *c = NULL;
     struct err e;
-    if (mcp.session[0] && ask("DELETE", (struct str){ 0 }, &c, &e) == 0)
+    if (mcp.session[0] && ask("DELETE", NULL, &c, &e) == 0)
         client_close(c);
     end_server();
     return EXIT_FINE;

@@ -72,6 +72,10 @@ static void on_stream_lost(void *arg)
 
     x->out = NULL;
     x->state = EXCHANGE_LEFT;
+    if (x->listens)
+        exchange_free(x);
+    else if (x->modern) /* who hangs up cancels; before, who hangs up may come back */
+        exchange_cancel(x);
 }
 
 static void start_stream(struct exchange *x)
@@ -186,7 +190,7 @@ static void reply_json(struct exchange *x, struct buf *take)
                               { STR("Mcp-Session-Id"), x->session ? str_of(x->session->id) : STR("") } };
 
     if (!x->fresh_session) {
-        web_send(x->web, 200, take);
+        web_send(x->web, x->status ? x->status : 200, take);
         return;
     }
     http_reply_headers(x->web->http, 200, headers, 2, buf_view(take));
@@ -238,7 +242,11 @@ void exchange_result(struct exchange *x, struct buf *take_json)
         return;
     }
     struct jw j = message(x, &o);
-    jw_kraw(&j, "result", buf_view(take_json));
+    jw_key(&j, "result");
+    if (x->modern)
+        mcp_modern_result(x, buf_view(take_json), &j);
+    else
+        jw_raw(&j, buf_view(take_json));
     jw_obj_end(&j);
     buf_done(take_json);
     finish(x, &o);
@@ -256,8 +264,10 @@ void exchange_error(struct exchange *x, int code, const char *fmt, ...)
     struct jw j = message(x, &o);
     jw_key(&j, "error");
     jw_obj(&j);
-    jw_kint(&j, "code", code);
+    jw_kint(&j, "code", x->modern && code == MCP_NO_RESOURCE ? MCP_PARAMS : code);
     jw_kz(&j, "message", text);
+    if (x->error_data.p)
+        jw_kraw(&j, "data", x->error_data);
     jw_obj_end(&j);
     jw_obj_end(&j);
     finish(x, &o);
@@ -299,7 +309,9 @@ void exchange_log(struct exchange *x, const char *level, const char *fmt, ...)
     struct jw j = { .out = &b };
     va_list ap;
 
-    if (!x->session || level_of(level) < x->session->log_level)
+    int least = x->modern ? x->log_level : x->session ? x->session->log_level : MCP_NO_LOG;
+
+    if (level_of(level) < least)
         return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -376,9 +388,11 @@ static void sweep(void *arg)
     struct mcp_hub *h = arg;
     struct mcp_session *s;
     int64_t now = now_ms();
+    bool busy = false;
 
     for (struct exchange *x = h->open, *next; x; x = next) {
         next = x->next;
+        busy |= !x->listens;
         look_at(x, now);
     }
     if (now - h->looked_ms >= IDLE_LOOK_MS) {
@@ -389,9 +403,9 @@ static void sweep(void *arg)
                 (void)http_stream_write(s->listener, STR(": still here\n\n"));
     }
     h->sweeping = false;
-    if (h->open)
+    if (busy)
         sweep_soon(h, LOOK_MS);
-    else if (h->sessions.count)
+    else if (h->open || h->sessions.count)
         sweep_soon(h, IDLE_LOOK_MS);
 }
 

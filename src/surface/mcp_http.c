@@ -50,6 +50,8 @@ static bool find_session(struct web *w, struct mcp_hub *h, struct mcp_session **
 
     *ret = NULL;
     if (version.p && !mcp_version_known(version)) {
+        if (str_is(w->http->method, "POST")) /* newer: it says so itself, and has no session */
+            return true;
         mcp_refuse(w, 400, MCP_REQUEST,
                    "MCP-Protocol-Version: this version is not supported; the newest is " MCP_LATEST);
         return false;
@@ -100,6 +102,8 @@ static void begin(struct exchange *x, const struct mcp_message *m)
     x->progress = mcp_progress_token(x->params);
     if (!x->profile)
         exchange_error(x, MCP_PARAMS, "profile: there is none of this name");
+    else if (m->kind == MCP_CALL && !x->batch && mcp_is_modern(w->http, x->params))
+        mcp_modern_handle(x, arena_copy(&x->arena, m->method));
     else
         mcp_handle(x, arena_copy(&x->arena, m->method));
 }
@@ -191,7 +195,9 @@ static void post(struct web *w)
         mcp_refuse(w, 400, MCP_PARSE, text);
         return;
     }
-    if (m->type == JSON_ARR)
+    if (m->type == JSON_ARR && mcp_is_modern(w->http, NULL))
+        mcp_refuse(w, 400, MCP_REQUEST, "one message at a time: this version knows no batches");
+    else if (m->type == JSON_ARR)
         take_batch(h, w, s, m);
     else if (!take(h, w, s, m, NULL))
         http_reply(w->http, 202, NULL, STR(""));

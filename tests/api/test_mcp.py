@@ -1,6 +1,7 @@
 """MCP at /mcp: the protocol's own rules, and what a client of ours can rely on. The conformance suite and the official
 client run in tests/compat/test_mcp.py."""
 
+import base64
 import http.client
 import http.server
 import json
@@ -9,6 +10,7 @@ import pathlib
 import random
 import re
 import shutil
+import socket
 import subprocess
 import threading
 import time
@@ -540,8 +542,17 @@ def test_mcp_servers_of_others_are_aggregated_from_a_box_and_from_a_url(server):
         r = call(s, "calc_crash")
         assert r["isError"] and r["_meta"]["outcome"] == "infra_error"
         sg.wait_for(lambda: call(s, "calc_add", a=1, b=2)["content"][0]["text"] == "3", 30, every=0.3)
+        told = listen(s, "s", {"toolsListChanged": True})
+        assert next(told)["method"] == "notifications/subscriptions/acknowledged"
+        other = Client(s)
         call(s, "calc_add", a=99, b=0)
         sg.wait_for(lambda: "calc_late" in names(), 20, every=0.2)
+        heard = next(told)
+        assert heard["method"] == "notifications/tools/list_changed" and heard["params"]["_meta"][SINCE + "subscriptionId"] == "s"
+        told.close()
+        with Listener(s, other) as live:
+            while live.next(news=True)["method"] != "notifications/tools/list_changed":
+                pass
         assert s.get("/v1/mcp/servers")["data"] == ["sandglass", "calc"]
         assert set(s.get("/v1/mcp/servers?include_hidden=true")["data"]) == {"sandglass", "calc", "far", "many"}
         assert [t["name"] for t in s.get("/v1/mcp/calc/tools")["data"]["tools"]] == ["calc_add", "calc_crash", "calc_big", "calc_length", "calc_late"]
@@ -649,6 +660,118 @@ def test_knowlyrs_server_on_stdin_and_stdout(server):
                        env={"PYTHONPATH": str(KNOWLYR), "PATH": "/usr/bin:/bin", "SANDGLASS_URL": f"http://127.0.0.1:{server.port}"})
     got = {m["id"]: m["result"] for m in map(json.loads, r.stdout.splitlines())}
     assert [t["name"] for t in got[2]["tools"]][0] == "create_sandbox" and got[3]["content"][0]["text"] == "沙箱不存在: none"
+
+
+# ---- since 2026-07-28: every request for itself ----
+
+SINCE = "io.modelcontextprotocol/"
+META = {SINCE + "protocolVersion": "2026-07-28", SINCE + "clientCapabilities": {}, SINCE + "clientInfo": {"name": "test", "version": "1"}}
+
+
+def modern(method, params=None, number=1, meta=None, **headers):
+    params = {**(params or {}), "_meta": {**META, **(meta or {})}}
+    name = params.get("name", params.get("uri"))
+    given = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}
+    given.update({k.replace("_", "-"): v for k, v in headers.items()})
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}, {**BOTH, **{k: v for k, v in given.items() if v is not None}}
+
+
+def ask(server, *words, **more):
+    return server.request("POST", "/mcp", *modern(*words, **more))
+
+
+def listen(server, number, wanted):
+    """What somebody hears who has no session."""
+    body, headers = modern("subscriptions/listen", {"notifications": wanted}, number=number)
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    c.request("POST", "/mcp", json.dumps(body), headers)
+    r = c.getresponse()
+    try:
+        while line := r.readline().decode():
+            if line.startswith("data: {"):
+                yield json.loads(line[6:])
+    finally:
+        r.close()
+        c.close()
+
+
+def test_a_request_without_a_session_says_itself_what_it_is(server):
+    r = ask(server, "server/discover")["result"]
+    assert r["resultType"] == "complete" and r["supportedVersions"][:2] == ["2026-07-28", "2025-11-25"] and "tools" in r["capabilities"]
+    assert r["_meta"][SINCE + "serverInfo"]["name"] == "sandglass" and r["ttlMs"] > 0 and r["cacheScope"] == "private"
+    r = ask(server, "tools/list")
+    assert "Mcp-Session-Id" not in r.headers and {"bash_run"} <= {t["name"] for t in r["result"]["tools"]} and r["result"]["ttlMs"] > 0
+    r = answer(ask(server, "tools/call", {"name": "bash_run", "arguments": {"command": "echo $((6*7))"}}))["result"]
+    assert r["resultType"] == "complete" and r["structuredContent"]["stdout"] == "42\n" and r["_meta"]["outcome"] == "ok"
+    uri = "file:///home/gem/é.txt"
+    ask(server, "tools/call", {"name": "file_write", "arguments": {"path": "/home/gem/é.txt", "content": "x"}})
+    encoded = "=?base64?" + base64.b64encode(uri.encode()).decode() + "?="
+    r = answer(ask(server, "resources/read", {"uri": uri}, Mcp_Name=encoded))["result"]
+    assert r["contents"][0]["text"] == "x" and (r["ttlMs"], r["cacheScope"]) == (0, "private")
+    assert answer(ask(server, "resources/read", {"uri": "file:///nothing"}))["error"]["code"] == -32602
+    assert ask(server, "tools/list", Mcp_Session_Id="unknown")["result"]["tools"], "it has no session, whatever a header says"
+
+
+def test_what_a_request_says_twice_must_be_the_same_twice(server):
+    call = ("tools/call", {"name": "probe_echo", "arguments": {"text": "x"}})
+    for headers in ({"Mcp_Method": "tools/list"}, {"Mcp_Method": None}, {"Mcp_Name": "bash_run"}, {"Mcp_Name": None}, {"Mcp_Name": "=?base64?!?="},
+                    {"MCP_Protocol_Version": None}, {"MCP_Protocol_Version": "2025-11-25"}):
+        r = ask(server, *call, **headers)
+        assert (r.status, r["error"]["code"], r["id"]) == (400, -32020, 1), (headers, r)
+    assert answer(ask(server, *call))["result"]["structuredContent"]["text"] == "x"
+    r = ask(server, *call, meta={SINCE + "protocolVersion": "2099-01-01"}, MCP_Protocol_Version="2099-01-01")
+    assert (r.status, r["error"]["code"]) == (400, -32022) and r["error"]["data"]["requested"] == "2099-01-01" and "2026-07-28" in r["error"]["data"]["supported"]
+    r = ask(server, *call, meta={SINCE + "clientCapabilities": None})
+    assert (r.status, r["error"]["code"]) == (400, -32602)
+    body, headers = modern(*call)
+    del body["params"]["_meta"]
+    r = server.request("POST", "/mcp", body, headers)
+    assert (r.status, r["error"]["code"]) == (400, -32602)
+    assert server.request("POST", "/mcp", [body], headers).status == 400
+    for method in ("no/such", "ping", "initialize", "logging/setLevel", "resources/subscribe"):
+        r = ask(server, method)
+        assert (r.status, r["error"]["code"]) == (404, -32601), (method, r)
+
+
+def test_without_a_session_who_hangs_up_cancels(server):
+    mark = f"/tmp/{sg.unique()}"
+    command = f"touch {mark}; sleep 100"
+    body, headers = modern("tools/call", {"name": "bash_run", "arguments": {"command": command}}, meta={"progressToken": 7})
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    c.request("POST", "/mcp", json.dumps(body), headers)
+    r = c.getresponse()
+    line = r.readline().decode()
+    while "progress" not in line:
+        assert "id: " not in line, "there is nothing to come back to"
+        line = r.readline().decode()
+    c.sock.shutdown(socket.SHUT_RDWR) if c.sock else r.fp.raw._sock.shutdown(socket.SHUT_RDWR)
+    c.close()
+    assert cancelled_step(server, command)["outcome"] == "killed"
+
+
+def test_who_listens_without_a_session_hears_what_was_agreed_on(server):
+    told = listen(server, "s", {"toolsListChanged": True, "resourceSubscriptions": ["file:///x"]})
+    first = next(told)
+    assert first["method"] == "notifications/subscriptions/acknowledged" and first["params"]["notifications"] == {"toolsListChanged": True}
+    assert first["params"]["_meta"][SINCE + "subscriptionId"] == "s"
+    told.close()
+    assert ask(server, "subscriptions/listen", {})["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("how", ["sandglass", "python"])
+def test_requests_without_a_session_go_over_stdin_and_stdout_too(server, how):
+    box, command = server.create(), f"touch /tmp/begun; sleep 100; : {sg.unique()}"
+    shell = {"name": "execute_tool", "arguments": {"sandbox_id": box, "tool_name": "shell", "params": {"command": command}}, "_meta": META}
+    p = over_stdio(how, server)
+    p.say({"id": 1, "method": "server/discover", "params": {"_meta": META}}, {"id": 2, "method": "tools/list", "params": {"_meta": META}},
+          {"id": 3, "method": "subscriptions/listen", "params": {"_meta": META, "notifications": {}}},
+          {"id": "long", "method": "tools/call", "params": shell})
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/exec", {"command": "test -e /tmp/begun"})["data"]["exit_code"] == 0, 20)
+    p.say({"method": "notifications/cancelled", "params": {"requestId": "long"}})
+    out, _ = p.communicate(timeout=30)
+    got = {m.get("id"): m for m in map(json.loads, out.splitlines())}
+    assert p.returncode == 0 and got[1]["result"]["supportedVersions"] and got[2]["result"]["tools"] and "long" not in got, out
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/exec", {"command": "pgrep -x sleep"})["data"]["exit_code"] == 1, 20)
 
 
 KNOWLYR = pathlib.Path(__file__).resolve().parents[2] / "sdk/python-agentsandbox"

@@ -7,7 +7,7 @@
  *   P body    POST without a session      S body   POST in the session      N body   the same, without Accept
  *   G id      GET with this Last-Event-ID          D   DELETE               X   the oldest connection is closed
  *   A         what a tool had put off is answered  T   tools have changed */
-/* needs: src/surface/mcp_http.c src/surface/mcp_message.c src/surface/mcp_exchange.c src/surface/mcp_session.c */
+/* needs: src/surface/mcp_http.c src/surface/mcp_message.c src/surface/mcp_modern.c src/surface/mcp_exchange.c src/surface/mcp_session.c */
 /* needs: src/surface/mcp_events.c src/surface/mcp.c */
 /* needs: src/http/server.c src/http/conn.c src/http/head.c src/http/request.c */
 /* needs: src/http/chunked.c src/http/reply.c src/http/stream.c src/http/body.c src/http/tls.c */

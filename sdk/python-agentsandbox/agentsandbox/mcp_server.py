@@ -8,8 +8,11 @@ itself (lists that changed, messages) is passed on, too.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import http.client
 import json
+import socket
 import sys
 import threading
 import urllib.error
@@ -39,11 +42,37 @@ def _error(key: Any, text: str, code: int = -32603) -> str:
     return json.dumps({"jsonrpc": "2.0", "id": key, "error": {"code": code, "message": text}})
 
 
+def _described(message: dict[str, Any]) -> dict[str, str]:
+    """Since 2026-07-28 what a request is stands in headers, too; on stdin there are none. Empty: it is an older one."""
+    params = message.get("params")
+    params = params if isinstance(params, dict) else {}
+    meta = params.get("_meta")
+    version = meta.get("io.modelcontextprotocol/protocolVersion") if isinstance(meta, dict) else None
+    method = message.get("method")
+    if not isinstance(version, str) or not isinstance(method, str) or not (version + method).isascii() or not (version + method).isprintable():
+        return {}
+    name = params.get("uri" if method == "resources/read" else "name")
+    headers = {"MCP-Protocol-Version": version, "Mcp-Method": method}
+    if isinstance(name, str):
+        headers["Mcp-Name"] = "=?base64?" + base64.b64encode(name.encode()).decode() + "?="
+    return headers
+
+
 class _Open:
     """A request that has no answer yet."""
 
     def __init__(self) -> None:
         self.begun, self.cancelled = threading.Event(), False
+        self.headers: dict[str, str] = {}
+        self.reply: Any = None
+        self.listens = False
+
+    def give_up(self) -> None:
+        """Without a session, hanging up is what cancels."""
+        self.cancelled = True
+        if self.headers and self.reply:
+            with contextlib.suppress(AttributeError, OSError):
+                self.reply.fp.raw._sock.shutdown(socket.SHUT_RDWR)
 
 
 class _Bridge:
@@ -62,11 +91,11 @@ class _Bridge:
             if not about or not about.cancelled:
                 print(text, file=self.out, flush=True)
 
-    def ask(self, method: str, line: str | None = None) -> Any:
-        headers = {"Accept": "application/json, text/event-stream"}
+    def ask(self, method: str, line: str | None = None, described: dict[str, str] | None = None) -> Any:
+        headers = {"Accept": "application/json, text/event-stream", **(described or {})}
         if line is not None:
             headers["Content-Type"] = "application/json"
-        if self.session:
+        if self.session and not described:
             headers["Mcp-Session-Id"] = self.session
         if self.client.token:
             headers["Authorization"] = "Bearer " + self.client.token
@@ -76,8 +105,12 @@ class _Bridge:
     def deliver(self, message: dict[str, Any], line: str, about: _Open | None = None) -> None:
         text = None
         try:
-            with self.ask("POST", line) as reply:
+            with self.ask("POST", line, about.headers if about else None) as reply:
                 if about:
+                    with self.lock:
+                        about.reply = reply
+                        if about.cancelled:
+                            about.give_up()
                     about.begun.set()
                 if message.get("method") == "initialize":
                     self.session = reply.headers.get("Mcp-Session-Id") or self.session
@@ -91,7 +124,7 @@ class _Bridge:
             except (ValueError, KeyError, TypeError):
                 said = body.strip()[:1000]
             text = f"the server answered {e.code}: {said}"
-        except OSError as e:
+        except (OSError, http.client.HTTPException) as e:
             text = f"no server at {self.client.url}: {getattr(e, 'reason', e)}; start one with 'sandglass serve', or set SANDGLASS_URL"
         if text and "id" in message:
             self.put(_error(message["id"], text), about)
@@ -99,6 +132,7 @@ class _Bridge:
     def request(self, message: dict[str, Any], line: str) -> None:
         key = json.dumps(message["id"])
         about = _Open()
+        about.headers, about.listens = _described(message), message["method"] == "subscriptions/listen"
         with self.lock:
             self.open[key] = about
 
@@ -121,11 +155,13 @@ class _Bridge:
         with self.lock:
             about = self.open.get(json.dumps(params.get("requestId") if isinstance(params, dict) else None))
             if about:
-                about.cancelled = True
+                about.give_up()
 
         def run() -> None:
             if about:
                 about.begun.wait(BEGIN_SECONDS)
+                if about.headers:
+                    return
             self.deliver(message, line)
 
         self.start(run)
@@ -160,6 +196,10 @@ class _Bridge:
             self.request(message, line)
 
     def end(self) -> None:
+        with self.lock:
+            for about in self.open.values():
+                if about.listens:
+                    about.give_up()
         for thread in self.threads:
             thread.join()
         if self.session:
