@@ -348,6 +348,8 @@ void call_send_recorded(struct call *c)
     };
     if (c->box->up) /* else the link broke in this turn: init, asked again, will not know the call, and it fails */
         link_call(c->box->link, c->id, &wire);
+    if (c->unwanted) /* in the turn in which it began: init did not know it yet */
+        link_cancel(c->box->link, c->id);
     if (n->calls.count == 1 && c->box->last_run_us < EXPECT_US) /* one client; a wake would take as long as the call */
         loop_expect(n->loop, EXPECT_US);
     buf_done(&c->packed);

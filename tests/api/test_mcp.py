@@ -227,6 +227,20 @@ def test_of_a_batch_only_what_was_not_cancelled_is_answered(server):
     client.close()
 
 
+def test_a_call_that_is_cancelled_in_the_moment_in_which_it_begins_ends_as_others_do(server):
+    """Together in one batch, so that no time is between them. If init does not hear of it, the box is given up for dead."""
+    client, command = Client(server, version="2025-03-26"), f"sleep 100; : {sg.unique()}"
+    box = client.call("bash_run", command="true")["_meta"]["box_id"]
+    both = [{"jsonrpc": "2.0", "id": "l", "method": "tools/call", "params": {"name": "bash_run", "arguments": {"command": command}}},
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "l"}}]
+    begin = time.monotonic()
+    assert server.request("POST", "/mcp", both, client.headers).status == 202
+    r = client.call("bash_run", command="echo next")
+    assert r["structuredContent"]["stdout"] == "next\n" and r["_meta"]["box_id"] == box and time.monotonic() - begin < 8
+    assert cancelled_step(server, command)["outcome"] == "killed"
+    client.close()
+
+
 def test_a_cancelled_replay_goes_no_further(server):
     client = Client(server)
     box = server.create()
