@@ -255,6 +255,11 @@ static int read_head(struct client *c, struct err *e)
     return r;
 }
 
+void client_hang_up(struct client *c)
+{
+    (void)shutdown(c->fd, SHUT_RDWR);
+}
+
 int client_open(const struct client_request *r, struct client **ret, struct err *e)
 {
     struct address a;

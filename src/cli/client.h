@@ -18,7 +18,8 @@ struct client_request {
 
 /* Sends the request and reads the answer's head. -ETIMEDOUT: connected, but no answer in time. */
 int client_open(const struct client_request *r, struct client **ret, struct err *e);
-void client_close(struct client *c); /* accepts NULL */
+void client_close(struct client *c);   /* accepts NULL */
+void client_hang_up(struct client *c); /* whoever reads from it finds its end; also from another thread */
 int client_status(const struct client *c);
 const char *client_type(const struct client *c);    /* Content-Type; "": none */
 const char *client_session(const struct client *c); /* Mcp-Session-Id; "": none */

@@ -124,7 +124,8 @@ static int read_head(struct http_conn *c, struct err *e)
         return status;
     const struct http_opts *o = &c->server->opts;
     if (o->host_ok && !o->host_ok(o->arg, c->head.host.p ? c->head.host : STR(""))) {
-        err_set(e, ERR_DENIED, "this server is not known by the name that Host says");
+        err_set(e, ERR_DENIED,
+                "this server is not known by the name that Host says; the setting host.names lists its names");
         return 421;
     }
     bool body = c->head.length || c->head.chunked;

@@ -375,7 +375,9 @@ void job_piece(struct job *j, struct task *t, int64_t to, int64_t err_to)
     t->to[0] = to;
     t->to[1] = err_to;
     t->flows = (spool_flows(&j->out_spool, to, j->running) ? WIRE_FLOWS_OUT : 0) |
-               (spool_flows(&j->err_spool, err_to, j->running) ? WIRE_FLOWS_ERR : 0);
+               (spool_flows(&j->err_spool, err_to, j->running) ? WIRE_FLOWS_ERR : 0) |
+               (spool_settled(&j->out_spool, to) ? WIRE_SETTLED_OUT : 0) |
+               (spool_settled(&j->err_spool, err_to) ? WIRE_SETTLED_ERR : 0);
 }
 
 void job_held(struct task *t, int64_t out, int64_t err)

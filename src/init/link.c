@@ -332,7 +332,9 @@ static int on_held(struct link *l, uint64_t id, struct str payload, struct err *
     struct wire_held w;
 
     int r = field_unpack(wire_held_fields, payload, &l->scratch, &w, sizeof w, e);
-    if (r >= 0 && t)
+    if (r >= 0 && t && t->shell)
+        shell_put_back(t->shell, t->report, w.out, w.err);
+    else if (r >= 0 && t)
         job_held(t, w.out, w.err);
     return r;
 }

@@ -22,6 +22,7 @@
 #include "init/line.h"
 #include "init/proc.h"
 #include "init/stream.h"
+#include "wire/frame.h"
 
 enum {
     LOOK_FIRST_MS = 60, /* quiet for so long: is it waiting for input? */
@@ -65,6 +66,8 @@ struct shell {
     struct leftover leftover; /* what children of earlier commands write */
     char *scratch;
     struct buf feed; /* not yet written to in */
+    uint64_t reports;
+    struct buf said[2]; /* the ends of what the last one had of a command that goes on */
     bool feed_eof;
     struct loop_timer *limit, *look;
     int look_ms;
@@ -312,6 +315,7 @@ static void report(struct shell *s, struct shell_report r)
         return; /* the output stays until the next call asks */
     r.cwd = s->cwd;
     r.interrupted = s->interrupted;
+    r.number = ++s->reports;
     r.out = &s->out_text;
     r.err = &s->err_text;
     r.background = &s->leftover.text;
@@ -571,6 +575,35 @@ static void watch_again(struct shell *s, const struct shell_watch *w)
     stream_done(&err);
 }
 
+/* What serve may have put back: it alone knows what may be the beginning of a secret. */
+static void keep_ends(struct shell *s)
+{
+    AUTO(arena_done) struct arena a = { 0 };
+    const struct stream *streams[] = { &s->out_text, &s->err_text };
+
+    for (int i = 0; i < 2; i++) {
+        struct str text = stream_text(streams[i], &a);
+        size_t n = text.n < WIRE_HELD_MAX ? text.n : WIRE_HELD_MAX;
+        buf_done(&s->said[i]);
+        buf_init(&s->said[i], WIRE_HELD_MAX);
+        buf_add(&s->said[i], text.p + text.n - n, n);
+    }
+}
+
+void shell_put_back(struct shell *s, uint64_t number, int64_t out, int64_t err)
+{
+    struct stream *streams[] = { &s->out_text, &s->err_text };
+    const int64_t counts[] = { out, err };
+
+    for (int i = 0; i < 2; i++) {
+        bool fits = number == s->reports && counts[i] > 0 && counts[i] <= (int64_t)s->said[i].n;
+        size_t n = fits ? (size_t)counts[i] : 0;
+        if (n)
+            (void)stream_put_back(streams[i], s->said[i].p + s->said[i].n - n, n);
+        buf_done(&s->said[i]);
+    }
+}
+
 int shell_input(struct shell *s, struct str data, bool eof, const struct shell_watch *w, struct err *e)
 {
     if (s->state != RUNNING && s->state != WAITING)
@@ -643,6 +676,7 @@ static void end_command(struct shell *s, enum shell_end why)
 static void detach(struct shell *s, enum shell_end how)
 {
     drain(s);
+    keep_ends(s);
     if (how == SHELL_WAITING)
         s->state = WAITING;
     report(s, (struct shell_report){ .end = how });

@@ -34,6 +34,7 @@ struct shell_report {
     bool exited, restarted;
     const char *cwd;
     struct stream *out, *err, *background;
+    uint64_t number;
 };
 typedef void on_report(void *arg, const struct shell_report *r); /* once per run or input */
 
@@ -62,6 +63,9 @@ int shell_check_free(const struct shell *s, struct err *e);
 int shell_run(struct shell *s, const struct shell_command *c, const struct shell_watch *w, struct err *e);
 /* Feeds a command that is under way and watches it again. */
 int shell_input(struct shell *s, struct str data, bool eof, const struct shell_watch *w, struct err *e);
+/* Of the output in that report, so many bytes at the ends were not passed on: the next report begins with them. Does
+ * nothing a second time, nor if there was another report since. */
+void shell_put_back(struct shell *s, uint64_t report, int64_t out, int64_t err);
 /* As ^C would. 1: the call that watches the command will report its end; 0: nobody did, so w watches it now. */
 int shell_interrupt(struct shell *s, const struct shell_watch *w, struct err *e);
 int shell_kill(struct shell *s, const struct shell_watch *w, struct err *e); /* the command's tree; the same */

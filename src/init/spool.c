@@ -7,6 +7,7 @@
 
 #include "base/limits.h"
 #include "base/loop.h"
+#include "wire/frame.h"
 
 /* The memfd: HEAD bytes as they came, then a ring of RING bytes. */
 static const int64_t HEAD = LIMIT_OUTPUT_KEPT / 4;
@@ -76,7 +77,12 @@ static int64_t settled_in_ms(const struct spool *s)
 
 bool spool_flows(const struct spool *s, int64_t to, bool running)
 {
-    return to < s->total || (running && s->total && settled_in_ms(s) > 0);
+    return to < s->total || (running && s->total);
+}
+
+bool spool_settled(const struct spool *s, int64_t to)
+{
+    return to >= s->total && settled_in_ms(s) == 0;
 }
 
 void spool_hold(struct spool *s, int64_t to, int64_t n)
@@ -93,7 +99,9 @@ int64_t spool_wait_ms(const struct spool *s, int64_t from)
 {
     if (s->total <= from)
         return -1;
-    return s->total == s->held_to && from >= s->held_from ? settled_in_ms(s) : 0;
+    if (s->total != s->held_to || from < s->held_from)
+        return 0;
+    return s->held_to - s->held_from > WIRE_HELD_SHORT ? -1 : settled_in_ms(s);
 }
 
 struct str spool_read(const struct spool *s, int64_t *offset, size_t max, struct arena *a)

@@ -14,13 +14,13 @@ struct spool {
     int64_t held_from, held_to; /* what a reader got and did not pass on: he waits for what follows it */
 };
 
-enum { SPOOL_SETTLE_MS = 1000 }; /* after so long without more, nobody waits for what follows */
+enum { SPOOL_SETTLE_MS = 1000 }; /* after so long without more, what came last is passed on if it is short */
 
 void spool_init(struct spool *s);
 void spool_done(struct spool *s);
-int spool_drain(struct spool *s, int fd); /* as stream_drain */
-bool spool_flows(const struct spool *s, int64_t to,
-                 bool running); /* more follows what ends at to, or may at any moment */
+int spool_drain(struct spool *s, int fd);                          /* as stream_drain */
+bool spool_flows(const struct spool *s, int64_t to, bool running); /* more follows what ends at to, or may */
+bool spool_settled(const struct spool *s, int64_t to);             /* but nothing came for a while */
 void spool_hold(struct spool *s, int64_t to,
                 int64_t n); /* of what was read up to there, n bytes are to be read again */
 int64_t spool_wait_ms(const struct spool *s,

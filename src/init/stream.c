@@ -101,6 +101,19 @@ static void tail_add(struct stream *s, const char *p, size_t n)
     }
 }
 
+bool stream_put_back(struct stream *s, const char *p, size_t n)
+{
+    if (s->tail_n || s->memfd > 0 || s->total != (int64_t)s->head_n)
+        return false;
+    s->head_max += n;
+    need(&s->head, &s->head_size, s->head_n + n, s->head_max);
+    memmove(s->head + n, s->head, s->head_n);
+    memcpy(s->head, p, n);
+    s->head_n += n;
+    s->total += (int64_t)n;
+    return true;
+}
+
 /* What follows is the tail: so that the text says how much is missing, and where. */
 void stream_skip(struct stream *s, int64_t n)
 {

@@ -19,6 +19,8 @@ struct stream {
 void stream_init(struct stream *s, int64_t head_max, int64_t tail_max, int64_t kept_max);
 void stream_done(struct stream *s); /* accepts one that was done */
 void stream_add(struct stream *s, const char *p, size_t n);
+/* In front of all that is there; false: too much is. Then it is gone. */
+bool stream_put_back(struct stream *s, const char *p, size_t n);
 void stream_skip(struct stream *s, int64_t n); /* so many bytes were there and nobody has them */
 /* Head, a line that says how much is missing, tail; in a. Cut at the borders of characters. */
 struct str stream_text(const struct stream *s, struct arena *a);

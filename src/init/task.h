@@ -22,10 +22,12 @@ struct task {
     void (*done)(struct task *t);   /* init's own call: takes the reply, and nobody else gets it. NULL: serve's */
     struct task *next;
     bool finished;
-    struct buf reply; /* the RESULT frame, kept until ACK */
-    int64_t flows;    /* as in wire_result */
-    char job[24];     /* whose output the result has, */
-    int64_t to[2];    /* up to here: until ACK, HELD may follow */
+    struct buf reply;    /* the RESULT frame, kept until ACK */
+    int64_t flows;       /* as in wire_result */
+    char job[24];        /* whose output the result has, */
+    int64_t to[2];       /* up to here: until ACK, HELD may follow */
+    struct shell *shell; /* or whose, and of which report; NULL: of none */
+    uint64_t report;
     int reply_fds[2]; /* memfds with whole outputs, or -1 */
     int stream;       /* TOOL_STREAM: our end of it, until a hand has it; else -1 */
 

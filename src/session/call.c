@@ -88,53 +88,69 @@ static void *member(const struct field *fields, void *result, const char *name, 
     return f ? (char *)result + f->offset : NULL;
 }
 
+/* What may be the beginning of a value waits until that is decided, or its program is over; but for the last letters of
+ * what may be a prompt. */
+static size_t held_of(const struct call *c, struct str s, bool settled)
+{
+    size_t n = secrets_begun(c->node->secrets, c->tenant, s);
+
+    return settled && n <= WIRE_HELD_SHORT ? 0 : n;
+}
+
 /* A piece of an output that goes on ends before what may be the beginning of a secret's value: that comes whole with
  * the next piece. */
-static int64_t hold_back_of(struct call *c, void *result, const char *text, const char *offset)
+static int64_t hold_back_of(struct call *c, void *result, const char *const names[3], bool settled)
 {
-    struct str *s = member(c->tool->result, result, text, FIELD_STR);
-    int64_t *end = member(c->tool->result, result, offset, FIELD_INT);
-    size_t n = s && end ? secrets_begun(c->node->secrets, c->tenant, *s) : 0;
+    struct str *s = member(c->tool->result, result, names[0], FIELD_STR);
+    int64_t *end = member(c->tool->result, result, names[1], FIELD_INT);
+    struct str *prompt = member(c->tool->result, result, "prompt", FIELD_STR);
 
+    if (!end)
+        end = member(c->tool->result, result, names[2], FIELD_INT);
+    size_t n = s && end ? held_of(c, *s, settled) : 0;
     if (!n)
         return 0;
+    if (prompt && prompt->n && prompt->n <= s->n && memcmp(prompt->p, s->p + s->n - prompt->n, prompt->n) == 0)
+        prompt->n -= n < prompt->n ? n : prompt->n;
     s->n -= n;
     *end -= (int64_t)n;
     return (int64_t)n;
 }
 
 /* The same of what is told from its beginning each time. A newline at its end may be of whoever printed it. */
-static void hold_back_text(const struct call *c, struct str *s)
+static void hold_back_text(const struct call *c, struct str *s, bool settled)
 {
-    size_t n = s ? secrets_begun(c->node->secrets, c->tenant, *s) : 0;
+    size_t n = s ? held_of(c, *s, settled) : 0;
 
     if (!n && s && s->n && s->p[s->n - 1] == '\n') {
-        n = secrets_begun(c->node->secrets, c->tenant, (struct str){ s->p, s->n - 1 });
+        n = held_of(c, (struct str){ s->p, s->n - 1 }, settled);
         n += n > 0;
     }
     if (n)
         s->n -= n;
 }
 
-static void hold_back_whole(const struct call *c, void *result)
+static void hold_back_whole(const struct call *c, void *result, bool settled)
 {
     const struct field *f = field_named(c->tool->result, "console", FIELD_ROWS);
     struct rows *rows = f ? (void *)((char *)result + f->offset) : NULL;
 
-    hold_back_text(c, member(c->tool->result, result, "output", FIELD_STR));
+    hold_back_text(c, member(c->tool->result, result, "output", FIELD_STR), settled);
     if (rows && rows->n)
-        hold_back_text(c, member(f->rows, (char *)rows->v + (rows->n - 1) * f->row_size, "output", FIELD_STR));
+        hold_back_text(c, member(f->rows, (char *)rows->v + (rows->n - 1) * f->row_size, "output", FIELD_STR), settled);
 }
 
 static void hold_back(struct call *c, int64_t flows, void *result)
 {
+    static const char *const out[] = { "stdout", "offset", "stdout_bytes" }, *const err[] = { "stderr", "stderr_offset",
+                                                                                              "stderr_bytes" };
     struct wire_held held = {
-        .out = flows & WIRE_FLOWS_OUT ? hold_back_of(c, result, "stdout", "offset") : 0,
-        .err = flows & WIRE_FLOWS_ERR ? hold_back_of(c, result, "stderr", "stderr_offset") : 0,
+        .out = flows & WIRE_FLOWS_OUT ? hold_back_of(c, result, out, flows & WIRE_SETTLED_OUT) : 0,
+        .err = flows & WIRE_FLOWS_ERR ? hold_back_of(c, result, err, flows & WIRE_SETTLED_ERR) : 0,
     };
 
     if (flows & WIRE_FLOWS_WHOLE)
-        hold_back_whole(c, result);
+        hold_back_whole(c, result, flows & WIRE_SETTLED_WHOLE);
     if ((held.out || held.err) && c->box)
         link_held(c->box->link, c->id, &held);
 }
@@ -335,6 +351,8 @@ void call_send_recorded(struct call *c)
     };
     if (c->box->up) /* else the link broke in this turn: init, asked again, will not know the call, and it fails */
         link_call(c->box->link, c->id, &wire);
+    if (c->unwanted) /* in the turn in which it began: init did not know it yet */
+        link_cancel(c->box->link, c->id);
     if (expect_us)
         loop_expect(n->loop, expect_us);
     buf_done(&c->packed);

@@ -88,9 +88,15 @@ size_t secret_stream_waits(const struct secret_stream *f)
     return f->kept.n - f->told;
 }
 
-struct str secret_stream_give_up(struct secret_stream *f)
+size_t secret_stream_look_back(const struct secret_stream *f)
 {
-    return pass_on(f, f->kept.n);
+    const struct secret *x;
+    size_t most = 1;
+
+    for (size_t i = 0; (x = secrets_next(f->secrets, f->tenant, &i));)
+        for (int form = SECRET_PLAIN; form <= SECRET_ESCAPED; form++)
+            most = secret_as(x, form).n > most ? secret_as(x, form).n : most;
+    return most - 1;
 }
 
 /* What comes from a box may be changed under our hands: what was looked at is what is written. */

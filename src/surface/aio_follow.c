@@ -24,7 +24,8 @@
 enum { WAITING_MAX = 256 * KiB, BEAT_MS = 15000 };
 
 struct channel {
-    int64_t offset;
+    int64_t offset; /* behind what was sent */
+    int64_t heard;  /* behind what came */
     char split[4];
     size_t split_n;
     struct secret_stream secrets; /* what came and was not sent yet */
@@ -41,7 +42,7 @@ struct follow {
     struct plug *plug;
     struct buf in;
     struct channel channels[2];
-    struct loop_timer *beat, *waited;
+    struct loop_timer *beat;
 };
 
 static void follow_free(struct follow *f)
@@ -49,7 +50,6 @@ static void follow_free(struct follow *f)
     plug_free(f->plug);
     box_hang_up(f->node, f->box, f->fd);
     loop_timer_free(f->beat);
-    loop_timer_free(f->waited);
     for (int i = 0; i < 2; i++)
         secret_stream_done(&f->channels[i].secrets);
     buf_done(&f->in);
@@ -99,6 +99,11 @@ static void say_data(struct follow *f, int which, int64_t at, struct str data)
     struct buf text, b;
     struct jw j = { .out = &b };
 
+    int64_t old = at < c->offset ? c->offset - at : 0; /* it was only looked at */
+    if (old >= (int64_t)data.n)
+        return;
+    data = (struct str){ data.p + old, data.n - (size_t)old };
+    at += old;
     if (at != c->offset)
         c->split_n = 0;
     c->offset = at + (int64_t)data.n;
@@ -119,34 +124,30 @@ static void say_data(struct follow *f, int which, int64_t at, struct str data)
     buf_done(&b);
 }
 
-static void give_up_waiting(struct follow *f)
+/* What waits is no beginning of a value: nothing follows it. */
+static void say_rest(struct follow *f, int which)
 {
-    for (int i = 0; i < 2; i++) {
-        struct str rest = secret_stream_give_up(&f->channels[i].secrets);
-        if (rest.n && f->out)
-            say_data(f, i, f->channels[i].offset, rest);
-    }
-}
+    struct channel *c = &f->channels[which];
+    int64_t from = c->heard - (int64_t)secret_stream_waits(&c->secrets);
+    struct str rest = secret_stream_put(&c->secrets, STR(""), true);
 
-static void on_waited(void *arg)
-{
-    give_up_waiting(arg);
+    if (rest.n && f->out)
+        say_data(f, which, from, rest);
 }
 
 static void take_data(struct follow *f, int which, int64_t at, struct str data)
 {
     struct channel *c = &f->channels[which];
 
-    if (at != c->offset + (int64_t)secret_stream_waits(&c->secrets)) { /* what lay between is gone */
-        give_up_waiting(f);
-        (void)secret_stream_put(&c->secrets, STR(""), true);
-    }
+    if (at != c->heard) /* what lay between is gone */
+        say_rest(f, which);
+    if (at < c->heard) /* there was less than the client thinks */
+        c->offset = at;
     int64_t from = at - (int64_t)secret_stream_waits(&c->secrets);
     struct str out = secret_stream_put(&c->secrets, data, false);
+    c->heard = at + (int64_t)data.n;
     if (out.n)
         say_data(f, which, from, out);
-    if (secret_stream_waits(&c->secrets))
-        loop_timer_set(f->waited, SECRET_WAIT_MS);
 }
 
 static void say_exit(struct follow *f, int64_t code, struct str status)
@@ -175,14 +176,17 @@ static bool one_message(struct follow *f, const struct view_head *head, struct s
         memcpy(&hello, data.p, sizeof hello);
         if (!f->bash)
             snprintf(f->command_id, sizeof f->command_id, "%lld", (long long)hello.pid);
-        f->channels[0].offset = head->at;
-        f->channels[1].offset = f->dial.after_err;
         say_start(f);
         return true;
-    case VIEW_OUTPUT: take_data(f, 0, head->at, data); return true;
-    case VIEW_ERRORS: take_data(f, 1, head->at, data); return true;
+    case VIEW_OUTPUT:
+    case VIEW_ERRORS:
+        if (head->at < 0 || head->at > INT64_MAX / 2)
+            break;
+        take_data(f, head->type == VIEW_ERRORS, head->at, data);
+        return true;
     case VIEW_EXIT:
-        give_up_waiting(f);
+        say_rest(f, 0);
+        say_rest(f, 1);
         say_exit(f, head->at, (struct str){ data.p, data.n < 64 ? data.n : 64 });
         end(f);
         return false;
@@ -220,7 +224,8 @@ static void on_plug_data(void *arg, struct str bytes)
 
 static void on_plug_end(void *arg)
 {
-    give_up_waiting(arg);
+    say_rest(arg, 0);
+    say_rest(arg, 1);
     end(arg); /* without an exit: the client asks again */
 }
 static const struct plug_handler plug_handler = { .data = on_plug_data, .eof = on_plug_end, .broken = on_plug_end };
@@ -293,6 +298,16 @@ static void resume(const struct web *w, struct follow *f)
     f->dial.after_err = err;
 }
 
+/* A little before what is asked for: a value that was being written then is found all the same. */
+static void look_from(struct channel *c, const struct box *b, int64_t *after)
+{
+    *after = *after < 0 ? 0 : *after < INT64_MAX / 2 ? *after : INT64_MAX / 2;
+    secret_stream_init(&c->secrets, b->node->secrets, b->tenant, SECRET_EAGER);
+    int64_t back = (int64_t)secret_stream_look_back(&c->secrets);
+    c->offset = *after;
+    c->heard = *after = *after > back ? *after - back : 0;
+}
+
 static void begin(struct web *w, struct follow *f)
 {
     static const struct pair headers[] = { { STR("Cache-Control"), STR("no-cache") },
@@ -309,15 +324,14 @@ static void begin(struct web *w, struct follow *f)
         snprintf(f->target, sizeof f->target, "command:%s%s%s", f->session, f->command_id[0] ? "#" : "", f->command_id);
     f->dial.target = str_of(f->target);
     buf_init(&f->in, 4 * VIEW_MAX + 128 * KiB);
-    for (int i = 0; i < 2; i++)
-        secret_stream_init(&f->channels[i].secrets, w->node->secrets, b->tenant, SECRET_EAGER);
+    look_from(&f->channels[0], b, &f->dial.after);
+    look_from(&f->channels[1], b, &f->dial.after_err);
     if (box_dial(b, &f->dial, on_dialed_command, f, &e) < 0) {
         aio_error(w, 503, "%s", e.msg);
         follow_free(f);
         return;
     }
     f->dialing = true;
-    f->waited = loop_timer_new(w->node->loop, on_waited, f);
     f->beat = loop_timer_new(w->node->loop, on_beat, f);
     loop_timer_set(f->beat, BEAT_MS);
     f->out = http_stream_open(w->http, &(struct http_stream_opts){ .status = 200,

@@ -6,7 +6,10 @@
 
 #include "base/limits.h"
 #include "surface/aio.h"
+#include "surface/mcp.h"
 #include "surface/page.h"
+#include "surface/place.h"
+#include "surface/proxy.h"
 
 #define COOKIE "sandglass_ticket"
 
@@ -96,6 +99,24 @@ static bool changes_something(const struct http_request *r)
     return !reads || http_header(r, "upgrade").n; /* a WebSocket begins with a GET */
 }
 
+/* What pages of a box read of their own server is that server's business. By path they are sandboxed, so that their
+ * scripts, fonts and fetches come from "null"; by host they have names, one for each port. */
+static bool is_of_the_box(const struct web *w, struct str origin)
+{
+    struct place at;
+
+    if (w->route != &proxy_route || changes_something(w->http) || !place_find(w, &at))
+        return false;
+    if (str_is(origin, "null"))
+        return at.form == BY_HOST || !at.app;
+    const char *slashes = at.form == BY_HOST ? memmem(origin.p, origin.n, "://", 3) : NULL;
+    if (!slashes)
+        return false;
+    struct str host = { slashes + 3, origin.n - (size_t)(slashes + 3 - origin.p) };
+    struct str box = place_box_of_host(w, host);
+    return box.n == at.box.n && box.n && strncasecmp(box.p, at.box.p, box.n) == 0;
+}
+
 static void allow(struct web *w, struct str origin, bool any)
 {
     also(w, "Access-Control-Allow-Origin", any ? "*" : arena_z(w->http->arena, origin));
@@ -122,8 +143,8 @@ struct verdict {
     const char *text;
 };
 
-/* A browser says of every request that may change something where the page came from. Only our own pages, and those of
- * cors.origins, may send such: any other site could else use a browser on this machine to drive a server that listens
+/* A browser says where a page came from that sends a request, or that wants to read its answer. Only our own pages, and
+ * those of cors.origins, may: any other site could else use a browser on this machine to drive a server that listens
  * on loopback. Who is no browser sends no Origin. */
 static struct verdict of_origin(const struct web *w, bool *ret_allowed, bool *ret_any)
 {
@@ -136,11 +157,11 @@ static struct verdict of_origin(const struct web *w, bool *ret_allowed, bool *re
         return (struct verdict){ 0 };
     *ret_any = strcmp(list, "*") == 0;
     *ret_allowed = *ret_any || in_list(list, origin);
-    if (*ret_allowed || !changes_something(r))
+    if (*ret_allowed || is_of_the_box(w, origin))
         return (struct verdict){ 0 };
     return (struct verdict){ 403, arena_printf(r->arena,
-                                               "a page of '%.*s' may not change anything here: its Origin is not this "
-                                               "server's Host",
+                                               "a page of '%.*s' may not use this server: its Origin is not this "
+                                               "server's Host, and the setting cors.origins does not list it",
                                                (int)(origin.n < 200 ? origin.n : 200), origin.p) };
 }
 
@@ -283,6 +304,8 @@ static void refuse(struct web *w, int status, const char *text)
         page_login(w, text);
     else if (page_wanted(w))
         page_say(w, status, status == 401 ? "Who are you?" : "Not allowed", text);
+    else if (mcp_is_route(w->route))
+        mcp_refuse(w, status, MCP_REQUEST, text);
     else if (w->op || aio_is_path(w->path))
         aio_error(w, status, "%s", status == 401 ? "Unauthorized" : text);
     else
@@ -366,7 +389,7 @@ bool door_turned_away(struct web *w)
     struct verdict v = of_origin(w, &allowed, &any);
 
     if (v.status) {
-        web_error(w, v.status, ERR_DENIED, "%s", v.text);
+        refuse(w, v.status, v.text);
         return true;
     }
     if (allowed)

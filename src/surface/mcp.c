@@ -49,6 +49,29 @@ static void print_capabilities(struct jw *j)
     jw_obj_end(j);
 }
 
+void mcp_versions_print(struct jw *w)
+{
+    jw_arr(w);
+    jw_z(w, MCP_MODERN);
+    for (size_t i = 0; versions[i]; i++)
+        jw_z(w, versions[i]);
+    jw_arr_end(w);
+}
+
+void mcp_about_print(struct jw *w)
+{
+    jw_key(w, "serverInfo");
+    jw_obj(w);
+    jw_kz(w, "name", "sandglass");
+    jw_kz(w, "title", "Sandglass");
+    jw_kz(w, "version", SANDGLASS_VERSION);
+    jw_obj_end(w);
+    jw_kz(w, "instructions",
+          "These tools act in one isolated Linux computer (the box); its home directory is /home/gem. The shell keeps "
+          "its directory and variables between calls. Every call is recorded as a step of a trajectory; a result's "
+          "_meta names the step, and `outcome` says whether a failure is the command's or the sandbox's.");
+}
+
 static void initialize(struct exchange *x)
 {
     struct str asked = json_get_str(x->params, "protocolVersion"), box = { 0 };
@@ -88,18 +111,7 @@ static void initialize(struct exchange *x)
     struct jw j = mcp_begin(&o);
     jw_kz(&j, "protocolVersion", s->version);
     print_capabilities(&j);
-    jw_key(&j, "serverInfo");
-    jw_obj(&j);
-    jw_kz(&j, "name", "sandglass");
-    jw_kz(&j, "title", "Sandglass");
-    jw_kz(&j, "version", SANDGLASS_VERSION);
-    jw_obj_end(&j);
-    jw_kz(&j, "instructions",
-          "These tools act in one isolated Linux computer (the box); its home directory is /home/gem. The shell keeps "
-          "its "
-          "directory and variables between calls. Every call is recorded as a step of a trajectory; a result's _meta "
-          "names "
-          "the step, and `outcome` says whether a failure is the command's or the sandbox's.");
+    mcp_about_print(&j);
     jw_obj_end(&j);
     exchange_result(x, &o);
 }
@@ -180,6 +192,10 @@ void mcp_handle(struct exchange *x, struct str method)
             methods[i].run(x);
             return;
         }
+    if (x->modern)
+        x->status = 404;
+    if (x->method.p)
+        method = x->method;
     exchange_error(x, MCP_METHOD, "Method not found: %.*s", (int)(method.n < 100 ? method.n : 100), method.p);
 }
 
@@ -188,8 +204,8 @@ static void cancel(struct mcp_hub *h, struct mcp_session *s, const struct json *
     const struct json *id = json_get(params, "requestId");
 
     for (struct exchange *x = id ? h->open : NULL; x; x = x->next)
-        if (x->session == s && str_eq(x->id, id->raw) && x->call) {
-            call_cancel(h->node, x->call);
+        if (x->session == s && str_eq(x->id, id->raw) && !x->cancelled) {
+            exchange_cancel(x);
             return;
         }
 }

@@ -5,6 +5,7 @@
  *   mcp_exchange.c   answers out: as JSON, or as a stream that a client can come back to
  *   mcp_session.c    sessions; mcp_events.c what their streams were sent
  *   mcp.c            the methods
+ *   mcp_modern.c     what is different since 2026-07-28
  *   mcp_tools.c      the tool table as MCP tools; profiles
  *   mcp_alias.c      names that other sandboxes gave to the same tools
  *   mcp_resources.c  files of the box, trajectories, states
@@ -15,13 +16,15 @@
  *   WAITING --answer in time--> plain JSON
  *      \--it takes longer, or has news--> STREAM --answer--> its last event, end
  *                                            \--client left--> LEFT --client comes back--> STREAM
+ *   any of them --client cancels--> LEFT, hushed: nothing is said any more; it is over when its work is
  */
 #pragma once
 
 #include "surface/mcp_events.h"
 #include "surface/surface.h"
 
-#define MCP_LATEST "2025-11-25"
+#define MCP_LATEST "2025-11-25" /* of those that begin with a handshake */
+#define MCP_MODERN "2026-07-28"
 
 #define LIMIT_MCP_SESSIONS     8192              /* a tenant has at most half of them */
 #define LIMIT_MCP_IDLE_MS      (30 * 60 * 1000L) /* a session that nobody used ends */
@@ -38,7 +41,10 @@ enum {
     MCP_PARAMS = -32602,
     MCP_INTERNAL = -32603,
     MCP_NO_RESOURCE = -32002,
+    MCP_HEADER = -32020,
+    MCP_VERSION = -32022,
 };
+enum { MCP_NO_LOG = 100 }; /* a level above all */
 #define MCP_BAD_CURSOR "cursor: not one that this server gave"
 
 struct mcp_hub;
@@ -91,6 +97,12 @@ struct exchange {
     struct str progress;                                /* the client's token, raw; p NULL: none */
     bool takes_stream;                                  /* the client accepts one */
     bool mute;                                          /* it tells its progress itself */
+    bool cancelled;                                     /* by the client: whatever comes of it is not told */
+    bool modern;                                        /* of MCP_MODERN; what follows is only for those */
+    bool listens, hears_tools;                          /* it stays open, to be told of changes */
+    int log_level;                                      /* as in a session */
+    int status;                                         /* of the answer's HTTP; 0: 200 */
+    struct str method, error_data;                      /* error_data: JSON; p NULL: none */
     void (*deliver)(struct web *w, struct str message); /* nullable: answers the request in its own way */
     bool fresh_session;                                 /* its answer names the session */
     int64_t begun_ms, told_ms;
@@ -121,7 +133,9 @@ struct mcp_hub {
 extern const char *const mcp_levels[]; /* "debug" ... "emergency", NULL */
 
 /* mcp_http.c */
-void mcp_batch_add(struct batch *b, struct str message); /* one of its answers; p NULL: none */
+bool mcp_is_route(const struct route *r);                               /* of the protocol itself; NULL: no */
+void mcp_refuse(struct web *w, int status, int code, const char *text); /* an error without a request */
+void mcp_batch_add(struct batch *b, struct str message);                /* one of its answers; p NULL: it has none */
 
 /* mcp_session.c */
 struct mcp_session *mcp_session_new(struct exchange *x, struct err *e);
@@ -141,7 +155,8 @@ void exchange_log(struct exchange *x, const char *level, const char *fmt, ...) _
 /* A question to the client; false: it cannot be asked (no stream, or no session). */
 bool exchange_ask(struct exchange *x, const char *method, struct str params,
                   void (*answered)(struct exchange *x, const struct json *result, const struct json *error));
-void exchange_leave(struct exchange *x); /* ends the connection; the client comes back for the answer */
+void exchange_leave(struct exchange *x);  /* ends the connection; the client comes back for the answer */
+void exchange_cancel(struct exchange *x); /* the client wants no answer; may free it */
 /* The box of this exchange; cb once, e NULL: fine. */
 void exchange_box(struct exchange *x, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
 
@@ -160,6 +175,15 @@ void mcp_notified(struct mcp_hub *h, struct mcp_session *s, struct str method, c
 const char *mcp_version(struct str asked); /* what we answer to a client that speaks this version */
 bool mcp_version_known(struct str v);
 struct jw mcp_begin(struct buf *out); /* an answer's opened object */
+
+void mcp_versions_print(struct jw *w); /* an array, newest first */
+void mcp_about_print(struct jw *w);    /* members: serverInfo, instructions */
+
+/* mcp_modern.c */
+bool mcp_is_modern(const struct http_request *r, const struct json *params);
+void mcp_modern_handle(struct exchange *x, struct str method); /* as mcp_handle */
+void mcp_modern_result(struct exchange *x, struct str result, struct jw *j);
+void mcp_modern_tools_changed(struct mcp_hub *h);
 
 /* mcp_tools.c */
 void mcp_tools_list(struct exchange *x);

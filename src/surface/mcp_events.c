@@ -52,6 +52,14 @@ uint64_t mcp_events_keep(struct mcp_events *s, uint64_t stream, struct str text)
     return e->number;
 }
 
+bool mcp_events_has(const struct mcp_events *s, uint64_t stream, uint64_t after)
+{
+    for (const struct mcp_event *e = s->first; e; e = e->next)
+        if (e->stream == stream && e->number > after)
+            return true;
+    return false;
+}
+
 void mcp_events_replay(const struct mcp_events *s, struct http_stream *out, uint64_t stream, uint64_t after)
 {
     for (const struct mcp_event *e = s->first; e; e = e->next)

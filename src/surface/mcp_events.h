@@ -3,6 +3,7 @@
  * LIMIT_MCP_EVENT_BYTES in them. */
 #pragma once
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "base/str.h"
@@ -19,6 +20,7 @@ struct mcp_events {
 void mcp_events_init(struct mcp_events *s);
 void mcp_events_done(struct mcp_events *s);
 uint64_t mcp_events_keep(struct mcp_events *s, uint64_t stream, struct str text); /* its number */
+bool mcp_events_has(const struct mcp_events *s, uint64_t stream, uint64_t after); /* any for a replay? */
 /* Those of a stream that are newer than `after`, once more. */
 void mcp_events_replay(const struct mcp_events *s, struct http_stream *out, uint64_t stream, uint64_t after);
 

@@ -72,6 +72,10 @@ static void on_stream_lost(void *arg)
 
     x->out = NULL;
     x->state = EXCHANGE_LEFT;
+    if (x->listens)
+        exchange_free(x);
+    else if (x->modern) /* who hangs up cancels; before, who hangs up may come back */
+        exchange_cancel(x);
 }
 
 static void start_stream(struct exchange *x)
@@ -95,6 +99,8 @@ static void start_stream(struct exchange *x)
 
 static bool can_stream(const struct exchange *x)
 {
+    if (x->cancelled)
+        return false;
     return x->state != EXCHANGE_WAITING || (x->takes_stream && !x->batch && x->id.p);
 }
 
@@ -108,6 +114,40 @@ void exchange_leave(struct exchange *x)
         http_stream_end(x->out);
         x->out = NULL;
         x->state = EXCHANGE_LEFT;
+    }
+}
+
+/* Whoever waits on a connection gets its end without an answer. One that takes a stream gets one in which nothing is,
+ * not even something to come back to; one that takes JSON only gets what a notification gets. */
+static void hush(struct exchange *x)
+{
+    struct web *w = x->web;
+    struct batch *batch = x->batch;
+    bool stream = can_stream(x);
+
+    x->cancelled = true;
+    x->web = NULL;
+    x->batch = NULL;
+    if (batch)
+        mcp_batch_add(batch, (struct str){ 0 });
+    else if (x->out)
+        http_stream_end(x->out);
+    else if (w && stream)
+        http_reply(w->http, 200, "text/event-stream", STR(""));
+    else if (w)
+        http_reply(w->http, 202, NULL, STR(""));
+    x->out = NULL;
+    x->state = EXCHANGE_LEFT;
+}
+
+void exchange_cancel(struct exchange *x)
+{
+    hush(x);
+    if (x->asked) {
+        x->asked = 0;
+        x->answered(x, NULL, NULL);
+    } else if (x->call) {
+        call_cancel(x->hub->node, x->call);
     }
 }
 
@@ -150,7 +190,7 @@ static void reply_json(struct exchange *x, struct buf *take)
                               { STR("Mcp-Session-Id"), x->session ? str_of(x->session->id) : STR("") } };
 
     if (!x->fresh_session) {
-        web_send(x->web, 200, take);
+        web_send(x->web, x->status ? x->status : 200, take);
         return;
     }
     http_reply_headers(x->web->http, 200, headers, 2, buf_view(take));
@@ -159,7 +199,9 @@ static void reply_json(struct exchange *x, struct buf *take)
 
 static void finish(struct exchange *x, struct buf *take)
 {
-    if (x->batch) {
+    if (x->cancelled) {
+        buf_done(take);
+    } else if (x->batch) {
         mcp_batch_add(x->batch, buf_view(take));
         buf_done(take);
     } else if (x->deliver) {
@@ -200,7 +242,11 @@ void exchange_result(struct exchange *x, struct buf *take_json)
         return;
     }
     struct jw j = message(x, &o);
-    jw_kraw(&j, "result", buf_view(take_json));
+    jw_key(&j, "result");
+    if (x->modern)
+        mcp_modern_result(x, buf_view(take_json), &j);
+    else
+        jw_raw(&j, buf_view(take_json));
     jw_obj_end(&j);
     buf_done(take_json);
     finish(x, &o);
@@ -218,8 +264,10 @@ void exchange_error(struct exchange *x, int code, const char *fmt, ...)
     struct jw j = message(x, &o);
     jw_key(&j, "error");
     jw_obj(&j);
-    jw_kint(&j, "code", code);
+    jw_kint(&j, "code", x->modern && code == MCP_NO_RESOURCE ? MCP_PARAMS : code);
     jw_kz(&j, "message", text);
+    if (x->error_data.p)
+        jw_kraw(&j, "data", x->error_data);
     jw_obj_end(&j);
     jw_obj_end(&j);
     finish(x, &o);
@@ -261,7 +309,9 @@ void exchange_log(struct exchange *x, const char *level, const char *fmt, ...)
     struct jw j = { .out = &b };
     va_list ap;
 
-    if (!x->session || level_of(level) < x->session->log_level)
+    int least = x->modern ? x->log_level : x->session ? x->session->log_level : MCP_NO_LOG;
+
+    if (level_of(level) < least)
         return;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -338,9 +388,11 @@ static void sweep(void *arg)
     struct mcp_hub *h = arg;
     struct mcp_session *s;
     int64_t now = now_ms();
+    bool busy = false;
 
     for (struct exchange *x = h->open, *next; x; x = next) {
         next = x->next;
+        busy |= !x->listens;
         look_at(x, now);
     }
     if (now - h->looked_ms >= IDLE_LOOK_MS) {
@@ -351,9 +403,9 @@ static void sweep(void *arg)
                 (void)http_stream_write(s->listener, STR(": still here\n\n"));
     }
     h->sweeping = false;
-    if (h->open)
+    if (busy)
         sweep_soon(h, LOOK_MS);
-    else if (h->sessions.count)
+    else if (h->open || h->sessions.count)
         sweep_soon(h, IDLE_LOOK_MS);
 }
 

@@ -11,13 +11,14 @@
 struct batch {
     struct web *web;
     size_t left;
+    bool any; /* there is an answer in it */
     struct buf out;
     struct jw w;
 };
 
 /* --- POST --- */
 
-static void refuse(struct web *w, int status, int code, const char *text)
+void mcp_refuse(struct web *w, int status, int code, const char *text)
 {
     struct buf o;
     struct jw j = { .out = &o };
@@ -49,14 +50,17 @@ static bool find_session(struct web *w, struct mcp_hub *h, struct mcp_session **
 
     *ret = NULL;
     if (version.p && !mcp_version_known(version)) {
-        refuse(w, 400, MCP_REQUEST, "MCP-Protocol-Version: this version is not supported; the newest is " MCP_LATEST);
+        if (str_is(w->http->method, "POST")) /* newer: it says so itself, and has no session */
+            return true;
+        mcp_refuse(w, 400, MCP_REQUEST,
+                   "MCP-Protocol-Version: this version is not supported; the newest is " MCP_LATEST);
         return false;
     }
     if (!id.p)
         return true;
     *ret = map_get(&h->sessions, id);
     if (!*ret || (*ret)->tenant != w->tenant) {
-        refuse(w, 404, MCP_REQUEST, "Mcp-Session-Id: no such session; begin one with initialize");
+        mcp_refuse(w, 404, MCP_REQUEST, "Mcp-Session-Id: no such session; begin one with initialize");
         return false;
     }
     (*ret)->used_ms = now_ms();
@@ -98,6 +102,8 @@ static void begin(struct exchange *x, const struct mcp_message *m)
     x->progress = mcp_progress_token(x->params);
     if (!x->profile)
         exchange_error(x, MCP_PARAMS, "profile: there is none of this name");
+    else if (m->kind == MCP_CALL && !x->batch && mcp_is_modern(w->http, x->params))
+        mcp_modern_handle(x, arena_copy(&x->arena, m->method));
     else
         mcp_handle(x, arena_copy(&x->arena, m->method));
 }
@@ -130,10 +136,16 @@ void mcp_batch_add(struct batch *b, struct str message)
 {
     if (message.p)
         jw_raw(&b->w, message);
+    b->any |= message.p != NULL;
     if (--b->left)
         return;
     jw_arr_end(&b->w);
-    web_send(b->web, 200, &b->out);
+    if (b->any) {
+        web_send(b->web, 200, &b->out);
+    } else { /* all of its requests were cancelled */
+        http_reply(b->web->http, 202, NULL, STR(""));
+        buf_done(&b->out);
+    }
     free(b);
 }
 
@@ -145,7 +157,7 @@ static void take_batch(struct mcp_hub *h, struct web *w, struct mcp_session *s, 
         abort();
     if (!all->count || all->count > LIMIT_MCP_BATCH) {
         free(b);
-        refuse(w, 400, MCP_REQUEST, "a batch has 1 to LIMIT_MCP_BATCH (100) messages");
+        mcp_refuse(w, 400, MCP_REQUEST, "a batch has 1 to LIMIT_MCP_BATCH (100) messages");
         return;
     }
     *b = (struct batch){ .web = w, .left = all->count + 1 };
@@ -180,10 +192,12 @@ static void post(struct web *w)
         return;
     if (json_parse(w->http->arena, w->http->body, &m, &e) < 0) {
         snprintf(text, sizeof text, "the body is not JSON: %s", e.msg);
-        refuse(w, 400, MCP_PARSE, text);
+        mcp_refuse(w, 400, MCP_PARSE, text);
         return;
     }
-    if (m->type == JSON_ARR)
+    if (m->type == JSON_ARR && mcp_is_modern(w->http, NULL))
+        mcp_refuse(w, 400, MCP_REQUEST, "one message at a time: this version knows no batches");
+    else if (m->type == JSON_ARR)
         take_batch(h, w, s, m);
     else if (!take(h, w, s, m, NULL))
         http_reply(w->http, 202, NULL, STR(""));
@@ -251,6 +265,11 @@ static void come_back(struct web *w, struct mcp_session *s, uint64_t stream, uin
 {
     struct exchange *x = left_with(s, stream);
 
+    /* Nothing will come on it: cancelled, or all was seen. An EventSource that gets this does not come again. */
+    if (x ? x->cancelled : !mcp_events_has(&s->events, stream, after)) {
+        http_reply(w->http, 204, NULL, STR(""));
+        return;
+    }
     if (!x) { /* it was answered meanwhile */
         struct http_stream *out = http_stream_begin(w->http, 200, "text/event-stream", ignore_closed, NULL);
         mcp_events_replay(&s->events, out, stream, after);
@@ -268,7 +287,7 @@ static void listen_to(struct web *w)
     struct mcp_session *s;
 
     if (!accepts(w->http, "text/event-stream")) {
-        refuse(w, 406, MCP_REQUEST, "Accept: a GET here is a stream of events and needs text/event-stream");
+        mcp_refuse(w, 406, MCP_REQUEST, "Accept: a GET here is a stream of events and needs text/event-stream");
         return;
     }
     if (!find_session(w, h, &s))
@@ -279,7 +298,7 @@ static void listen_to(struct web *w)
         return;
     }
     if (last.p && sscanf(arena_z(w->http->arena, last), "%lu-%lu", &stream, &after) != 2) {
-        refuse(w, 400, MCP_REQUEST, "Last-Event-ID: not one that this server gave");
+        mcp_refuse(w, 400, MCP_REQUEST, "Last-Event-ID: not one that this server gave");
         return;
     }
     if (stream) {
@@ -301,7 +320,7 @@ static void end_session(struct web *w)
     if (!find_session(w, surfaces_mcp(w->all), &s))
         return;
     if (!s) {
-        refuse(w, 400, MCP_REQUEST, "Mcp-Session-Id: which session is to end?");
+        mcp_refuse(w, 400, MCP_REQUEST, "Mcp-Session-Id: which session is to end?");
         return;
     }
     mcp_session_end(s);
@@ -317,3 +336,8 @@ const struct route mcp_routes[] = {
     { "DELETE", "/v1/mcp", end_session, ROUTE_RAW },
     { 0 },
 };
+
+bool mcp_is_route(const struct route *r)
+{
+    return r && (r->handler == post || r->handler == listen_to || r->handler == end_session);
+}

@@ -36,6 +36,8 @@ static void on_created(void *arg, struct box *b, const struct err *e)
         refuse(x, "创建沙箱失败: ", e->msg);
         return;
     }
+    if (x->cancelled) /* nobody hears of it */
+        box_close(b, "its MCP request was cancelled", NULL, NULL);
     buf_init(&o, 64 * KiB);
     jw_obj(&j);
     jw_kz(&j, "sandbox_id", b->id);
@@ -340,7 +342,7 @@ static void rerun_next(struct exchange *x)
 {
     struct rerun *r = x->own;
 
-    if (!r->step) {
+    if (!r->step || x->cancelled) {
         rerun_end(x);
         return;
     }

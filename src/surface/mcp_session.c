@@ -106,4 +106,5 @@ void mcp_tell_all(struct mcp_hub *h, const char *method)
 void mcp_tools_changed(struct mcp_hub *h)
 {
     mcp_tell_all(h, "notifications/tools/list_changed");
+    mcp_modern_tools_changed(h);
 }

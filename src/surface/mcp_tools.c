@@ -358,8 +358,8 @@ static void on_box(void *arg, struct box *b, const struct err *e)
 {
     struct exchange *x = arg;
 
-    if (e)
-        mcp_text_result(x, str_of(arena_printf(&x->arena, "%s", e->msg)), true);
+    if (e || x->cancelled)
+        mcp_text_result(x, e ? str_of(arena_printf(&x->arena, "%s", e->msg)) : STR("cancelled before it ran"), true);
     else
         start(x, b);
 }
@@ -368,7 +368,9 @@ void mcp_call_tool(struct exchange *x, const struct tool *t, const struct json *
 {
     x->tool = t;
     x->arguments = arguments;
-    if (t->flags & (TOOL_NEEDS_BOX | TOOL_ON_BOX))
+    if (x->cancelled) /* it was the next of several */
+        mcp_text_result(x, STR("cancelled before it ran"), true);
+    else if (t->flags & (TOOL_NEEDS_BOX | TOOL_ON_BOX))
         exchange_box(x, on_box, x);
     else
         start(x, NULL);

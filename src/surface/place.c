@@ -75,12 +75,12 @@ static struct str without_port(struct str host)
 }
 
 /* "8000-b-abc.localhost:8080", "jupyter-b-abc.localhost:8080" */
-static bool by_host(const struct web *w, struct place *ret)
+static bool named_by(const struct web *w, struct str host, struct place *ret)
 {
-    struct str host = without_port(http_header(w->http, "host"));
     const char *domain = surfaces_door(w->all)->box_domain;
     size_t n;
 
+    host = without_port(host);
     if (place_is_below(host, "localhost"))
         host.n -= strlen(".localhost");
     else if (place_is_below(host, domain))
@@ -104,9 +104,16 @@ static bool by_host(const struct web *w, struct place *ret)
     return all_digits(ret->port) && ret->box.n;
 }
 
+struct str place_box_of_host(const struct web *w, struct str host)
+{
+    struct place at;
+
+    return named_by(w, host, &at) ? at.box : (struct str){ 0 };
+}
+
 bool place_find(const struct web *w, struct place *ret)
 {
-    if (by_host(w, ret))
+    if (named_by(w, http_header(w->http, "host"), ret))
         return true;
     *ret = (struct place){ .form = BY_HEADER, .port = http_header(w->http, "x-aio-proxy-port") };
     ret->target =

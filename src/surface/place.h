@@ -27,6 +27,8 @@ struct place {
 bool place_is_below(struct str host,
                     const char *domain); /* "a.example.org" is below "example.org"; nothing is below "" */
 bool place_find(const struct web *w, struct place *ret);
+struct str place_box_of_host(const struct web *w,
+                             struct str host); /* "8000-b-abc.localhost:8080": "b-abc"; or absent */
 void place_each(void (*cb)(void *arg, const char *pattern), void *arg); /* every path that leads into a box */
 /* The address of an app's pages, on an origin of their own; absent: nobody could reach that under this Host. */
 struct str place_own_origin(const struct web *w, const struct app *a, const char *box);

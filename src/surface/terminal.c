@@ -17,6 +17,7 @@
 #include "wire/view.h"
 
 enum { WAITING_MAX = 256 * KiB, PING_MS = 30000, REPLAY_MIN = 256 * KiB };
+#define FROM_NOW_ON (INT64_MAX / 2) /* no terminal ever wrote so much */
 
 struct terminal {
     struct node *node;
@@ -31,9 +32,11 @@ struct terminal {
     struct buf typed; /* what init has not taken */
     char split[4];    /* the first bytes of a character whose rest will come */
     size_t split_n;
+    int64_t asked;                /* where the client wants to begin; < 0: so many from the end */
+    int64_t heard;                /* offset behind what came */
     int64_t offset, restored;     /* of the output that was sent; up to where it is old */
     struct secret_stream secrets; /* what came of it and was not sent yet */
-    struct loop_timer *ping, *waited;
+    struct loop_timer *ping;
 };
 
 static void on_ping(void *arg);
@@ -48,7 +51,6 @@ static void terminal_free(struct terminal *t)
 {
     hang_up(t);
     loop_timer_free(t->ping);
-    loop_timer_free(t->waited);
     secret_stream_done(&t->secrets);
     buf_done(&t->in);
     buf_done(&t->typed);
@@ -98,11 +100,11 @@ static void fill_time(struct terminal *t, struct jw *j, struct str data)
     jw_kint(j, "timestamp", wall_us() / 1000);
 }
 
-static void give_up_waiting(struct terminal *t);
+static void say_rest(struct terminal *t);
 
 static void end(struct terminal *t, const char *type, const char *why)
 {
-    give_up_waiting(t);
+    say_rest(t);
     say_json(t, NULL, type, str_of(why));
     if (t->ws)
         ws_close(t->ws, WS_NORMAL, why);
@@ -132,6 +134,12 @@ static void say_text(struct terminal *t, struct str data)
 
 static void say_output(struct terminal *t, int64_t at, struct str data)
 {
+    int64_t old = at < t->offset ? t->offset - at : 0; /* it was only looked at */
+
+    if (old >= (int64_t)data.n)
+        return;
+    data = (struct str){ data.p + old, data.n - (size_t)old };
+    at += old;
     if (at != t->offset) { /* what lay between is gone */
         t->split_n = 0;
         t->offset = at;
@@ -149,31 +157,25 @@ static void say_output(struct terminal *t, int64_t at, struct str data)
     }
 }
 
-static void give_up_waiting(struct terminal *t)
+/* What waits is no beginning of a value: nothing follows it. */
+static void say_rest(struct terminal *t)
 {
-    struct str rest = secret_stream_give_up(&t->secrets);
+    int64_t from = t->heard - (int64_t)secret_stream_waits(&t->secrets);
+    struct str rest = secret_stream_put(&t->secrets, STR(""), true);
 
     if (rest.n && t->ws)
-        say_output(t, t->offset, rest);
-}
-
-static void on_waited(void *arg)
-{
-    give_up_waiting(arg);
+        say_output(t, from, rest);
 }
 
 static void take_output(struct terminal *t, int64_t at, struct str data)
 {
-    if (at != t->offset + (int64_t)secret_stream_waits(&t->secrets)) { /* what lay between is gone */
-        give_up_waiting(t);
-        (void)secret_stream_put(&t->secrets, STR(""), true);
-    }
+    if (at != t->heard) /* what lay between is gone */
+        say_rest(t);
     int64_t from = at - (int64_t)secret_stream_waits(&t->secrets);
     struct str out = secret_stream_put(&t->secrets, data, false);
+    t->heard = at + (int64_t)data.n;
     if (out.n)
         say_output(t, from, out);
-    if (secret_stream_waits(&t->secrets))
-        loop_timer_set(t->waited, SECRET_WAIT_MS);
 }
 
 static void say_size(struct terminal *t, const struct view_size *size)
@@ -196,13 +198,21 @@ static bool one_message(struct terminal *t, const struct view_head *head, const 
         if (head->size != sizeof hello)
             return false;
         memcpy(&hello, p, sizeof hello);
-        t->offset = head->at;
-        t->restored = t->restore && hello.end > head->at ? hello.end : 0;
+        if (head->at < 0 || head->at > hello.end || hello.end > FROM_NOW_ON)
+            return false;
+        t->heard = head->at;
+        t->offset = t->asked < 0 ? hello.end + t->asked : t->asked < hello.end ? t->asked : hello.end;
+        t->offset = t->offset > head->at ? t->offset : head->at;
+        t->restored = t->restore && hello.end > t->offset ? hello.end : 0;
         say_json(t, NULL, "session_id", str_of(t->session));
         say_json(t, fill_ready, "ready", STR("Terminal ready"));
         say_size(t, &hello.size);
         return true;
-    case VIEW_OUTPUT: take_output(t, head->at, (struct str){ p, head->size }); return true;
+    case VIEW_OUTPUT:
+        if (head->at < 0 || head->at > FROM_NOW_ON)
+            return false;
+        take_output(t, head->at, (struct str){ p, head->size });
+        return true;
     case VIEW_SIZE:
         if (head->size != sizeof size)
             return false;
@@ -388,6 +398,16 @@ static bool query_is(const struct web *w, const char *name)
     return str_is(s, "true") || str_is(s, "1");
 }
 
+/* A value that was being written then is found all the same. */
+static int64_t look_from(int64_t asked, int64_t back)
+{
+    if (!back || !asked)
+        return asked;
+    if (asked < 0)
+        return asked - back;
+    return asked >= FROM_NOW_ON ? -back : asked > back ? asked - back : 0;
+}
+
 static void accept_client(struct web *w, struct box *b, struct str session, bool fresh)
 {
     struct terminal *t = calloc(1, sizeof *t);
@@ -403,14 +423,15 @@ static void accept_client(struct web *w, struct box *b, struct str session, bool
     t->restore = query_is(w, "restore");
     int64_t replay = query_int(w, "replay_bytes", LIMIT_TERMINAL_KEPT);
     replay = replay < REPLAY_MIN ? REPLAY_MIN : replay > LIMIT_TERMINAL_KEPT ? LIMIT_TERMINAL_KEPT : replay;
-    int64_t after = query_int(w, "after", t->restore ? -replay : fresh ? 0 : INT64_MAX / 2);
-    t->dial = (struct wire_dial){
-        .target = str_of(t->target), .after = after, .cols = query_int(w, "cols", 0), .rows = query_int(w, "rows", 0)
-    };
+    t->asked = query_int(w, "after", t->restore ? -replay : fresh ? 0 : FROM_NOW_ON);
+    t->asked = t->asked < -LIMIT_TERMINAL_KEPT ? -LIMIT_TERMINAL_KEPT : t->asked;
+    secret_stream_init(&t->secrets, w->node->secrets, b->tenant, SECRET_EAGER);
+    t->dial = (struct wire_dial){ .target = str_of(t->target),
+                                  .after = look_from(t->asked, (int64_t)secret_stream_look_back(&t->secrets)),
+                                  .cols = query_int(w, "cols", 0),
+                                  .rows = query_int(w, "rows", 0) };
     buf_init(&t->in, 4 * VIEW_MAX + 128 * KiB);
     buf_init(&t->typed, 2 * LIMIT_WS_MESSAGE);
-    secret_stream_init(&t->secrets, w->node->secrets, b->tenant, SECRET_EAGER);
-    t->waited = loop_timer_new(w->node->loop, on_waited, t);
     t->ping = loop_timer_new(w->node->loop, on_ping, t);
     loop_timer_set(t->ping, PING_MS);
     t->ws = ws_accept(w->http, NULL, &ws_handler, t);

@@ -283,6 +283,12 @@ static void on_shell(void *arg, const struct shell_report *r)
         if (!out.prompt.n)
             out.prompt = stream_last_line(r->err, &t->arena);
     }
+    if (r->end == SHELL_WAITING || r->end == SHELL_RUNNING) {
+        t->flows = WIRE_FLOWS_OUT | WIRE_FLOWS_ERR;
+        t->flows |= r->end == SHELL_WAITING ? WIRE_SETTLED_OUT | WIRE_SETTLED_ERR : 0;
+        t->shell = t->state;
+        t->report = r->number;
+    }
     int64_t dropped = stream_dropped(r->out) + stream_dropped(r->err);
     int fds[2] = { stream_take_memfd(r->out), stream_take_memfd(r->err) };
     out.stdout_kept = fds[0] >= 0;
@@ -476,6 +482,7 @@ static void signal_begin(struct task *t, const struct job_params *p, int sig)
     int r = -ENOENT;
 
     w.let_run = true;
+    t->state = s;
     if (!s)
         err_set(&e, ERR_NOT_FOUND, "the shell runs nothing");
     else

@@ -319,11 +319,13 @@ static struct console_row console_of(struct task *t, const struct command *c, st
                                  .output = output };
 }
 
-/* It writes, or did a moment ago: what it wrote last may be half of something. */
+/* What it wrote last may be half of something. */
 static void set_flows(struct task *t, const struct command *c)
 {
-    if (c && c->status == COMMAND_RUNNING && now_us() - c->last_output_us < SPOOL_SETTLE_MS * 1000)
-        t->flows = WIRE_FLOWS_WHOLE;
+    bool settled = c && now_us() - c->last_output_us >= SPOOL_SETTLE_MS * 1000;
+
+    if (c && c->status == COMMAND_RUNNING)
+        t->flows = WIRE_FLOWS_WHOLE | (settled ? WIRE_SETTLED_WHOLE : 0);
 }
 
 /* --- exec --- */

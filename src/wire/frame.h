@@ -86,7 +86,7 @@ struct wire_result {
     int64_t run_us;        /* from receipt to end */
     int64_t cpu_us;        /* user + system of the reaped children, if known */
     int64_t dropped_bytes; /* output that is in no stream of this result */
-    int64_t flows;         /* WIRE_FLOWS_...: these of its members are pieces, and more of them comes soon */
+    int64_t flows;         /* WIRE_FLOWS_...: these of its members are pieces, and more of them may come */
     struct str result;     /* packed by the tool's own table */
     struct rows pictures;  /* struct wire_picture: for the log only */
 };
@@ -96,11 +96,22 @@ struct wire_picture {
 };
 enum { WIRE_PICTURES_MAX = 4 };
 
-/* "stdout", up to "offset"; "stderr", up to "stderr_offset"; "output", and that of the last row of "console", all of it */
-enum { WIRE_FLOWS_OUT = 1, WIRE_FLOWS_ERR = 2, WIRE_FLOWS_WHOLE = 4 };
-struct wire_held {
-    int64_t out, err; /* bytes */
+/* "stdout", up to "offset" or of "stdout_bytes"; "stderr", the same; "output", and that of the last row of "console", all
+ * of it. Settled: nothing came for a while, or its program waits for somebody; what follows may take forever. */
+enum {
+    WIRE_FLOWS_OUT = 1,
+    WIRE_FLOWS_ERR = 2,
+    WIRE_FLOWS_WHOLE = 4,
+    WIRE_SETTLED_OUT = 8,
+    WIRE_SETTLED_ERR = 16,
+    WIRE_SETTLED_WHOLE = 32,
 };
+/* So many bytes at the end of a piece are not passed on: the next one begins with them. Of what has settled, more than
+ * WIRE_HELD_SHORT only: the last letters of many a prompt are the first of a secret. */
+struct wire_held {
+    int64_t out, err;
+};
+enum { WIRE_HELD_SHORT = 3, WIRE_HELD_MAX = 64 * 1024 };
 
 struct wire_dial {
     struct str target;  /* "tcp:8000", "unix:/path", "terminal:name", "browser:", "app:name" */

@@ -329,7 +329,7 @@ def test_a_page_opened_by_ticket_is_remembered_by_a_strict_cookie(server, keys):
     assert status(server, {"Cookie": f"other=1; {pair}"}, "/sg/v1/boxes") == 200
     host = f"127.0.0.1:{server.port}"
     assert status(server, {"Cookie": pair, "Origin": f"http://{host}"}, "/sg/v1/boxes") == 200
-    assert status(server, {"Cookie": pair, "Origin": "http://127.0.0.1:1"}, "/sg/v1/boxes") == 401, \
+    assert status(server, {"Cookie": pair, "Origin": "http://127.0.0.1:1"}, "/sg/v1/boxes") == 403, \
         "a page of another port has the cookie, too"
 
 
@@ -748,6 +748,24 @@ def test_loopback_without_configuration_works_at_once_but_not_for_foreign_pages(
         assert status(s, {"Host": "evil.example.com"}) == 421
         assert status(s, {"Origin": "http://evil.example.com"}, "/sg/v1/boxes", "POST") == 403
         assert status(s, {"Origin": "http://evil.example.com", "Upgrade": "websocket", "Connection": "upgrade"}) == 403
+        for origin in ("http://evil.example.com", "null", "https://localhost"):
+            for method in ("GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE"):
+                assert status(s, {"Origin": origin}, "/sg/v1/boxes", method) == 403, (origin, method)
+        # each surface says it in its own way: who, and what would allow it
+        foreign = {"Origin": "http://evil.example.com"}
+        for path, where in (("/sg/v1/boxes", ("error", "message")), ("/api/v1/tools", ("detail",)), ("/health", ("detail",)),
+                            ("/v1/sandbox", ("message",)), ("/mcp", ("error", "message")), ("/metrics", ("error", "message"))):
+            r = s.request("GET", path, headers=foreign)
+            said = r
+            for key in where:
+                said = said[key]
+            assert r.status == 403 and "http://evil.example.com" in said and "cors.origins" in said, (path, r)
+            assert not [h for h in r.headers if h.lower().startswith("access-control")]
+        assert s.request("GET", "/mcp", headers=foreign)["jsonrpc"] == "2.0"
+        page = s.request("GET", "/", headers={**foreign, "Accept": "text/html"})
+        assert page.status == 403 and b"cors.origins" in page.body
+        for own in (f"http://127.0.0.1:{s.port}", f"HTTP://127.0.0.1:{s.port}"):
+            assert status(s, {"Origin": own}, "/sg/v1/boxes") == 200
         r = s.request("GET", "/health")
         assert r.headers["X-Content-Type-Options"] == "nosniff" and r.headers["Referrer-Policy"] == "no-referrer"
     finally:
@@ -781,7 +799,10 @@ def test_cors_is_what_the_configuration_says():
         assert r.status == 400 and r.headers["Access-Control-Allow-Origin"] == "http://localhost:3000"
         r = s.request("OPTIONS", "/sg/v1/boxes", headers={**ask, "Origin": "https://evil.example.org"})
         assert r.status != 204 and "Access-Control-Allow-Origin" not in r.headers
-        assert status(s, {"Origin": "https://app.example.org.evil.org"}, "/sg/v1/boxes", "POST") == 403
+        r = s.request("GET", "/sg/v1/boxes", headers={"Origin": "https://app.example.org"})
+        assert r.status == 200 and r.headers["Access-Control-Allow-Origin"] == "https://app.example.org"
+        for method in ("GET", "POST"):
+            assert status(s, {"Origin": "https://app.example.org.evil.org"}, "/sg/v1/boxes", method) == 403
     finally:
         s.end()
     code = subprocess.run([sg.BINARY, "serve", "--cors-origins", "*", "--home", s.home], capture_output=True, text=True)

@@ -1,6 +1,7 @@
 """MCP at /mcp: the protocol's own rules, and what a client of ours can rely on. The conformance suite and the official
 client run in tests/compat/test_mcp.py."""
 
+import base64
 import http.client
 import http.server
 import json
@@ -9,8 +10,10 @@ import pathlib
 import random
 import re
 import shutil
+import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -161,17 +164,97 @@ def test_a_long_call_streams_its_progress_and_a_client_that_lost_it_comes_back_f
     assert answer(r)["result"]["structuredContent"]["stdout"] == "42\n", "and again, after it was answered"
 
 
-def test_cancelling_ends_the_command_and_the_box_goes_on(server, client):
-    got = []
-    t = threading.Thread(target=lambda: got.append(client.post("tools/call", {"name": "bash_run", "arguments": {"command": "echo $$ > /tmp/p; sleep 100"}})))
+def cancel(server, client, number=None):
+    body = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": client.last if number is None else number, "reason": "enough"}}
+    assert server.request("POST", "/mcp", body, client.headers).status == 202
+
+
+def cancelled_step(server, command):
+    """The step of a command that was cancelled, once it is recorded."""
+    def find():
+        found = [s for t in server.get("/sg/v1/trajectories?tool=bash:run")["trajectories"] for s in server.steps(t["id"])
+                 if s.get("params", {}).get("command") == command and s.get("outcome")]
+        return found[0] if found else None
+    return sg.wait_for(find, 20)
+
+
+@pytest.mark.parametrize("version,accept", [("2025-11-25", BOTH["Accept"]), ("2025-06-18", BOTH["Accept"]), ("2025-11-25", "application/json")])
+@pytest.mark.parametrize("early", [False, True])
+def test_a_cancelled_request_is_not_answered_its_command_ends_and_its_step_says_so(server, version, accept, early):
+    """early: before the answer has begun (as a stream it begins after 0.3 s)."""
+    client, watcher, got = Client(server, version=version), Client(server), []
+    mark = f"/tmp/{sg.unique()}"
+    command = f"touch {mark}; sleep 100"
+    params = {"name": "bash_run", "arguments": {"command": command}, "_meta": {"progressToken": "p"}}
+    t = threading.Thread(target=lambda: got.append(client.post("tools/call", params, Accept=accept)))
     t.start()
-    watcher = Client(server)
-    sg.wait_for(lambda: watcher.call("file_exists", path="/tmp/p")["structuredContent"]["exists"], 20)
-    server.request("POST", "/mcp", {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": client.last}}, client.headers)
-    t.join(20)
-    assert not t.is_alive() and answer(got[0])["result"]["_meta"]["outcome"] == "killed"
-    assert client.call("bash_run", command="pgrep -c sleep || echo none")["structuredContent"]["stdout"].endswith("none\n")
+    sg.wait_for(lambda: watcher.call("file_exists", path=mark)["structuredContent"]["exists"], 20, every=0.02)
+    if not early:
+        time.sleep(1.5)
+    cancel(server, client)
+    t.join(10)
+    assert not t.is_alive(), "whoever waits is let go"
+    r = got[0]
+    if "event-stream" in accept:
+        seen = list(events(r.body.decode()))
+        assert r.status == 200 and r.headers["Content-Type"] == "text/event-stream"
+        assert all(m is None or m.get("method") == "notifications/progress" for _, m in seen), seen
+        last = [i for i, _ in seen if i]
+        # a client that takes the end of its stream for a broken connection comes back, and hears that there is nothing to come
+        if last:
+            again = server.request("GET", "/mcp", headers=dict(client.headers, **{"Last-Event-ID": last[-1]}))
+            assert (again.status, again.body) == (204, b"")
+    else:
+        assert (r.status, r.body) == (202, b"")
+    assert cancelled_step(server, command)["outcome"] == "killed"
+    assert client.call("bash_run", command="pgrep -c sleep || echo none")["structuredContent"]["stdout"].endswith("none\n"), "and the box goes on"
+    cancel(server, client)  # of what was answered, of what never was: nothing happens
+    cancel(server, client, "nobody")
+    assert client.ask("ping")["result"] == {}
+    client.close()
     watcher.close()
+
+
+def test_of_a_batch_only_what_was_not_cancelled_is_answered(server):
+    client, got = Client(server, version="2025-03-26"), []
+    sleep = {"jsonrpc": "2.0", "id": "long", "method": "tools/call", "params": {"name": "bash_run", "arguments": {"command": "sleep 100"}}}
+    for others, want in (([{"jsonrpc": "2.0", "id": "p", "method": "ping"}], [{"jsonrpc": "2.0", "id": "p", "result": {}}]), ([], None)):
+        t = threading.Thread(target=lambda: got.append(server.request("POST", "/mcp", [sleep, *others], client.headers)))
+        t.start()
+        sg.wait_for(lambda: cancel(server, client, "long") or not t.is_alive(), 20)
+        r = got.pop()
+        assert (r.status, r.json if r.body else None) == (200 if want else 202, want)
+    client.close()
+
+
+def test_a_call_that_is_cancelled_in_the_moment_in_which_it_begins_ends_as_others_do(server):
+    """Together in one batch, so that no time is between them. If init does not hear of it, the box is given up for dead."""
+    client, command = Client(server, version="2025-03-26"), f"sleep 100; : {sg.unique()}"
+    box = client.call("bash_run", command="true")["_meta"]["box_id"]
+    both = [{"jsonrpc": "2.0", "id": "l", "method": "tools/call", "params": {"name": "bash_run", "arguments": {"command": command}}},
+            {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "l"}}]
+    begin = time.monotonic()
+    assert server.request("POST", "/mcp", both, client.headers).status == 202
+    r = client.call("bash_run", command="echo next")
+    assert r["structuredContent"]["stdout"] == "next\n" and r["_meta"]["box_id"] == box and time.monotonic() - begin < 8
+    assert cancelled_step(server, command)["outcome"] == "killed"
+    client.close()
+
+
+def test_a_cancelled_replay_goes_no_further(server):
+    client = Client(server)
+    box = server.create()
+    steps = [{"tool_name": "shell", "params": {"command": "touch /tmp/first; sleep 100"}}, {"tool_name": "shell", "params": {"command": "touch /tmp/second"}}]
+    t = threading.Thread(target=lambda: client.post("tools/call", {"name": "replay_trajectory", "arguments": {"sandbox_id": box, "trajectory": {"steps": steps}}}))
+    t.start()
+    there = lambda name: server.post(f"/box/{box}/v1/bash/exec", {"command": f"test -e /tmp/{name}"})["data"]["exit_code"] == 0  # noqa: E731
+    sg.wait_for(lambda: there("first"), 20)
+    cancel(server, client)
+    t.join(10)
+    assert not t.is_alive()
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/exec", {"command": "pgrep -x sleep"})["data"]["exit_code"] == 1, 20)
+    assert client.ask("ping")["result"] == {} and not there("second")
+    client.close()
 
 
 def test_resources_are_files_trajectories_and_states(server, client):
@@ -473,8 +556,17 @@ def test_mcp_servers_of_others_are_aggregated_from_a_box_and_from_a_url(server):
         r = call(s, "calc_crash")
         assert r["isError"] and r["_meta"]["outcome"] == "infra_error"
         sg.wait_for(lambda: call(s, "calc_add", a=1, b=2)["content"][0]["text"] == "3", 30, every=0.3)
+        told = listen(s, "s", {"toolsListChanged": True})
+        assert next(told)["method"] == "notifications/subscriptions/acknowledged"
+        other = Client(s)
         call(s, "calc_add", a=99, b=0)
         sg.wait_for(lambda: "calc_late" in names(), 20, every=0.2)
+        heard = next(told)
+        assert heard["method"] == "notifications/tools/list_changed" and heard["params"]["_meta"][SINCE + "subscriptionId"] == "s"
+        told.close()
+        with Listener(s, other) as live:
+            while live.next(news=True)["method"] != "notifications/tools/list_changed":
+                pass
         assert s.get("/v1/mcp/servers")["data"] == ["sandglass", "calc"]
         assert set(s.get("/v1/mcp/servers?include_hidden=true")["data"]) == {"sandglass", "calc", "far", "many"}
         assert [t["name"] for t in s.get("/v1/mcp/calc/tools")["data"]["tools"]] == ["calc_add", "calc_crash", "calc_big", "calc_length", "calc_late"]
@@ -574,15 +666,168 @@ def test_mutated_messages_are_answered_and_harm_nobody(server):
 
 
 def test_knowlyrs_server_on_stdin_and_stdout(server):
-    package = pathlib.Path(__file__).resolve().parents[2] / "sdk/python-agentsandbox"
     lines = [{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}, {"jsonrpc": "2.0", "method": "notifications/initialized"},
              {"jsonrpc": "2.0", "id": 2, "method": "tools/list"},
              {"jsonrpc": "2.0", "id": 3, "method": "tools/call", "params": {"name": "reset_sandbox", "arguments": {"sandbox_id": "none"}}}]
     r = subprocess.run(["/usr/bin/python3", "-m", "agentsandbox.mcp_server"], input="".join(json.dumps(x) + "\n" for x in lines), text=True,
                        stdout=subprocess.PIPE, timeout=60, check=True,
-                       env={"PYTHONPATH": str(package), "PATH": "/usr/bin:/bin", "SANDGLASS_URL": f"http://127.0.0.1:{server.port}"})
+                       env={"PYTHONPATH": str(KNOWLYR), "PATH": "/usr/bin:/bin", "SANDGLASS_URL": f"http://127.0.0.1:{server.port}"})
     got = {m["id"]: m["result"] for m in map(json.loads, r.stdout.splitlines())}
     assert [t["name"] for t in got[2]["tools"]][0] == "create_sandbox" and got[3]["content"][0]["text"] == "沙箱不存在: none"
+
+
+# ---- since 2026-07-28: every request for itself ----
+
+SINCE = "io.modelcontextprotocol/"
+META = {SINCE + "protocolVersion": "2026-07-28", SINCE + "clientCapabilities": {}, SINCE + "clientInfo": {"name": "test", "version": "1"}}
+
+
+def modern(method, params=None, number=1, meta=None, **headers):
+    params = {**(params or {}), "_meta": {**META, **(meta or {})}}
+    name = params.get("name", params.get("uri"))
+    given = {"MCP-Protocol-Version": "2026-07-28", "Mcp-Method": method, **({"Mcp-Name": name} if name else {})}
+    given.update({k.replace("_", "-"): v for k, v in headers.items()})
+    return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}, {**BOTH, **{k: v for k, v in given.items() if v is not None}}
+
+
+def ask(server, *words, **more):
+    return server.request("POST", "/mcp", *modern(*words, **more))
+
+
+def listen(server, number, wanted):
+    """What somebody hears who has no session."""
+    body, headers = modern("subscriptions/listen", {"notifications": wanted}, number=number)
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    c.request("POST", "/mcp", json.dumps(body), headers)
+    r = c.getresponse()
+    try:
+        while line := r.readline().decode():
+            if line.startswith("data: {"):
+                yield json.loads(line[6:])
+    finally:
+        r.close()
+        c.close()
+
+
+def test_a_request_without_a_session_says_itself_what_it_is(server):
+    r = ask(server, "server/discover")["result"]
+    assert r["resultType"] == "complete" and r["supportedVersions"][:2] == ["2026-07-28", "2025-11-25"] and "tools" in r["capabilities"]
+    assert r["_meta"][SINCE + "serverInfo"]["name"] == "sandglass" and r["ttlMs"] > 0 and r["cacheScope"] == "private"
+    r = ask(server, "tools/list")
+    assert "Mcp-Session-Id" not in r.headers and {"bash_run"} <= {t["name"] for t in r["result"]["tools"]} and r["result"]["ttlMs"] > 0
+    r = answer(ask(server, "tools/call", {"name": "bash_run", "arguments": {"command": "echo $((6*7))"}}))["result"]
+    assert r["resultType"] == "complete" and r["structuredContent"]["stdout"] == "42\n" and r["_meta"]["outcome"] == "ok"
+    uri = "file:///home/gem/é.txt"
+    ask(server, "tools/call", {"name": "file_write", "arguments": {"path": "/home/gem/é.txt", "content": "x"}})
+    encoded = "=?base64?" + base64.b64encode(uri.encode()).decode() + "?="
+    r = answer(ask(server, "resources/read", {"uri": uri}, Mcp_Name=encoded))["result"]
+    assert r["contents"][0]["text"] == "x" and (r["ttlMs"], r["cacheScope"]) == (0, "private")
+    assert answer(ask(server, "resources/read", {"uri": "file:///nothing"}))["error"]["code"] == -32602
+    assert ask(server, "tools/list", Mcp_Session_Id="unknown")["result"]["tools"], "it has no session, whatever a header says"
+
+
+def test_what_a_request_says_twice_must_be_the_same_twice(server):
+    call = ("tools/call", {"name": "probe_echo", "arguments": {"text": "x"}})
+    for headers in ({"Mcp_Method": "tools/list"}, {"Mcp_Method": None}, {"Mcp_Name": "bash_run"}, {"Mcp_Name": None}, {"Mcp_Name": "=?base64?!?="},
+                    {"MCP_Protocol_Version": None}, {"MCP_Protocol_Version": "2025-11-25"}):
+        r = ask(server, *call, **headers)
+        assert (r.status, r["error"]["code"], r["id"]) == (400, -32020, 1), (headers, r)
+    assert answer(ask(server, *call))["result"]["structuredContent"]["text"] == "x"
+    r = ask(server, *call, meta={SINCE + "protocolVersion": "2099-01-01"}, MCP_Protocol_Version="2099-01-01")
+    assert (r.status, r["error"]["code"]) == (400, -32022) and r["error"]["data"]["requested"] == "2099-01-01" and "2026-07-28" in r["error"]["data"]["supported"]
+    r = ask(server, *call, meta={SINCE + "clientCapabilities": None})
+    assert (r.status, r["error"]["code"]) == (400, -32602)
+    body, headers = modern(*call)
+    del body["params"]["_meta"]
+    r = server.request("POST", "/mcp", body, headers)
+    assert (r.status, r["error"]["code"]) == (400, -32602)
+    assert server.request("POST", "/mcp", [body], headers).status == 400
+    for method in ("no/such", "ping", "initialize", "logging/setLevel", "resources/subscribe"):
+        r = ask(server, method)
+        assert (r.status, r["error"]["code"]) == (404, -32601), (method, r)
+
+
+def test_without_a_session_who_hangs_up_cancels(server):
+    mark = f"/tmp/{sg.unique()}"
+    command = f"touch {mark}; sleep 100"
+    body, headers = modern("tools/call", {"name": "bash_run", "arguments": {"command": command}}, meta={"progressToken": 7})
+    c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
+    c.request("POST", "/mcp", json.dumps(body), headers)
+    r = c.getresponse()
+    line = r.readline().decode()
+    while "progress" not in line:
+        assert "id: " not in line, "there is nothing to come back to"
+        line = r.readline().decode()
+    c.sock.shutdown(socket.SHUT_RDWR) if c.sock else r.fp.raw._sock.shutdown(socket.SHUT_RDWR)
+    c.close()
+    assert cancelled_step(server, command)["outcome"] == "killed"
+
+
+def test_who_listens_without_a_session_hears_what_was_agreed_on(server):
+    told = listen(server, "s", {"toolsListChanged": True, "resourceSubscriptions": ["file:///x"]})
+    first = next(told)
+    assert first["method"] == "notifications/subscriptions/acknowledged" and first["params"]["notifications"] == {"toolsListChanged": True}
+    assert first["params"]["_meta"][SINCE + "subscriptionId"] == "s"
+    told.close()
+    assert ask(server, "subscriptions/listen", {})["error"]["code"] == -32602
+
+
+@pytest.mark.parametrize("how", ["sandglass", "python"])
+def test_requests_without_a_session_go_over_stdin_and_stdout_too(server, how):
+    box, command = server.create(), f"touch /tmp/begun; sleep 100; : {sg.unique()}"
+    shell = {"name": "execute_tool", "arguments": {"sandbox_id": box, "tool_name": "shell", "params": {"command": command}}, "_meta": META}
+    p = over_stdio(how, server)
+    p.say({"id": 1, "method": "server/discover", "params": {"_meta": META}}, {"id": 2, "method": "tools/list", "params": {"_meta": META}},
+          {"id": 3, "method": "subscriptions/listen", "params": {"_meta": META, "notifications": {}}},
+          {"id": "long", "method": "tools/call", "params": shell})
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/exec", {"command": "test -e /tmp/begun"})["data"]["exit_code"] == 0, 20)
+    p.say({"method": "notifications/cancelled", "params": {"requestId": "long"}})
+    out, _ = p.communicate(timeout=30)
+    got = {m.get("id"): m for m in map(json.loads, out.splitlines())}
+    assert p.returncode == 0 and got[1]["result"]["supportedVersions"] and got[2]["result"]["tools"] and "long" not in got, out
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/exec", {"command": "pgrep -x sleep"})["data"]["exit_code"] == 1, 20)
+
+
+KNOWLYR = pathlib.Path(__file__).resolve().parents[2] / "sdk/python-agentsandbox"
+
+
+def over_stdio(how, server, **env):
+    url = f"http://127.0.0.1:{server.port}"
+    argv = [sg.BINARY, "mcp", "--url", url] if how == "sandglass" else ["/usr/bin/python3", "-m", "agentsandbox.mcp_server"]
+    p = subprocess.Popen(argv, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                         env={**os.environ, "PYTHONPATH": str(KNOWLYR), "SANDGLASS_URL": url, **env})
+    p.say = lambda *m: (p.stdin.write("".join(json.dumps({"jsonrpc": "2.0", **x}) + "\n" for x in m)), p.stdin.flush())
+    return p
+
+
+@pytest.mark.parametrize("how", ["sandglass", "python"])
+@pytest.mark.parametrize("late", [True, False])
+def test_over_stdin_and_stdout_a_cancelled_request_is_not_answered_and_others_are(server, how, late):
+    """late: while the command runs; else at once, so that the cancellation must not overtake what it cancels."""
+    box, command = server.create(), f"touch /tmp/begun; sleep 100; : {sg.unique()}"
+    shell = {"name": "execute_tool", "arguments": {"sandbox_id": box, "tool_name": "shell", "params": {"command": command}}}
+    p = over_stdio(how, server)
+    p.say({"id": 0, "method": "initialize", "params": HELLO}, {"method": "notifications/initialized"},
+          {"id": "long", "method": "tools/call", "params": shell})
+    if late:
+        sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/exec", {"command": "test -e /tmp/begun"})["data"]["exit_code"] == 0, 20)
+    p.say({"method": "notifications/cancelled", "params": {"requestId": "long"}}, {"id": 2, "method": "ping"})
+    out, _ = p.communicate(timeout=30)  # far less than the command would take
+    got = [m.get("id") for m in map(json.loads, out.splitlines()) if "method" not in m]
+    assert p.returncode == 0 and sorted(got, key=str) == [0, 2], out
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/exec", {"command": "pgrep -x sleep"})["data"]["exit_code"] == 1, 20)
+    steps = [s for t in server.get(f"/sg/v1/trajectories?box={box}&tool=knowlyr:shell")["trajectories"] for s in server.steps(t["id"])]
+    assert [s["outcome"] for s in steps if s["tool"] == "knowlyr:shell"] == ["killed"]
+
+
+@pytest.mark.parametrize("how", ["sandglass", "python"])
+def test_over_stdin_and_stdout_a_refusal_answers_the_request_that_it_is_for(how):
+    with sg.running("--pool-size", "0", env={"BEARER_TOKEN": "a-token-of-this-test"}) as s:
+        p = over_stdio(how, s)
+        p.say({"id": "i", "method": "initialize", "params": HELLO}, {"id": 7, "method": "ping"}, {"method": "notifications/initialized"})
+        out, _ = p.communicate(timeout=30)
+        got = {m["id"]: m["error"]["message"] for m in map(json.loads, out.splitlines())}
+        assert set(got) == {"i", 7} and all("401" in text for text in got.values()), out
 
 
 def test_a_hundred_clients_on_stdin_and_stdout_at_once(server):
@@ -597,7 +842,7 @@ def test_a_hundred_clients_on_stdin_and_stdout_at_once(server):
         c.stdin.flush()
     for i, c in enumerate(clients):
         out, _ = c.communicate(timeout=60)
-        got = {m["id"]: m["result"] for m in map(json.loads, out.splitlines())}
+        got = {m["id"]: m["result"] for m in map(json.loads, out.splitlines()) if "id" in m}  # it may hear of new resources
         assert c.returncode == 0 and got["e"]["structuredContent"]["text"] == f"client {i}"
 
 

@@ -140,7 +140,26 @@ def test_by_host_a_page_has_its_own_origin_on_which_nothing_of_ours_answers(serv
     with pytest.raises(ws.Refused) as e:
         ws.Client(server.port, "/v1/shell/ws", headers=[f"Origin: {from_there['Origin']}"])
     assert e.value.status == 403
-    assert call(server, "GET", "/v1/sandbox", headers=from_there).headers["Access-Control-Allow-Origin"] is None
+    r = call(server, "GET", "/v1/sandbox", headers=from_there)
+    assert r.status == 403 and r.headers["Access-Control-Allow-Origin"] is None
+
+
+def test_pages_of_a_box_go_on_reading_from_their_own_server_and_other_pages_do_not(server, box):
+    """Module scripts, fonts and fetches of a page show its Origin: "null" where the page is sandboxed (by path), and its
+    name by host, of which a box has one for each port."""
+    by_path, own = f"/box/{box}/proxy/8000/x", f"8000-{box}.localhost:{server.port}"
+    there = {"Host": own}
+    assert call(server, "GET", by_path, headers={"Origin": "null"}).body.decode().startswith("/x\n")
+    for origin in (f"http://{own}", f"http://3000-{box}.localhost:{server.port}", f"http://jupyter-{box}.localhost:{server.port}", "null"):
+        assert call(server, "GET", "/x", headers={**there, "Origin": origin}).body.decode().startswith("/x\n"), origin
+    for origin in ("http://evil.example", f"http://evil.example:{server.port}", f"http://127.0.0.1:{server.port}", "http://8000-b-other.localhost:1",
+                   f"http://8000-{box}.evil.example", f"evil{box}.localhost", f"http://x-{box}.localhost:{server.port}", ""):
+        r = call(server, "GET", "/x", headers={**there, "Origin": origin})
+        assert r.status == 403 and "cors.origins" in r["detail"], origin
+    for origin in ("http://evil.example", f"http://{own}", ""):
+        assert call(server, "GET", by_path, headers={"Origin": origin}).status == 403, origin
+    for path in ("/sg/v1/boxes", f"/box/{box}/json/version", f"/box/{box}/v1/sandbox", "/static/page/login.js"):
+        assert call(server, "GET", path, headers={"Origin": "null"}).status == 403, "that is ours, not the box's"
 
 
 def test_only_ports_of_that_box_are_reached(server, box):

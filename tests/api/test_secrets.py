@@ -2,6 +2,7 @@
 
 import contextlib
 import glob
+import http.client
 import json
 import os
 import pathlib
@@ -122,35 +123,66 @@ def test_a_saved_shell_keeps_the_name_of_a_value_with_lines_and_quotes(server):
     assert b"$dollar `tick`" not in stored(server)
 
 
-def test_a_live_terminal_shows_asterisks_even_where_the_value_comes_in_two_pieces(server):
+def typed(term, text):
+    term.send(json.dumps({"type": "input", "data": text}))
+
+
+def shown(term, until):
+    """What a terminal shows until this is true of it, and the offset behind that. Offsets never go back."""
+    text, offset, end = "", 0, time.monotonic() + 30
+    while not until(text):
+        assert time.monotonic() < end, text
+        m = json.loads(term.recv()[1])
+        if m["type"] == "output":
+            text += m["data"]
+            assert m["offset"] >= offset
+            offset = m["offset"]
+    return text, offset
+
+
+@pytest.mark.parametrize("pause", [0.2, 2.5])
+def test_a_live_terminal_shows_asterisks_even_where_the_value_comes_in_two_pieces(server, pause):
     with server.box() as box:
         with contextlib.closing(ws.Client(server.port, f"/box/{box.id}/v1/shell/ws", timeout=60)) as term:
-            term.send(json.dumps({"type": "input", "data": "v=s3cr3t-Value-; echo one $v''0123456789 two; printf 's3cr3t-V'; "
-                                                           "sleep 0.2; printf 'alue-0123456789'; echo; echo e''nd\n"}))
-            text, offset = "", 0
-            while "end" not in text.split("e''nd")[-1]:
-                m = json.loads(term.recv()[1])
-                if m["type"] == "output":
-                    text += m["data"]
-                    assert m["offset"] >= offset
-                    offset = m["offset"]
+            typed(term, "v=s3cr3t-Value-; echo one $v''0123456789 two; printf 's3cr3t-V'; "
+                        f"sleep {pause}; printf 'alue-0123456789'; echo; echo e''nd\n")
+            text, _ = shown(term, lambda text: "end" in text.split("e''nd")[-1])
         assert "one " + "*" * len(VALUE) + " two" in text, text
         assert VALUE not in text and "alue-0123456789" not in text.split("e''nd")[-1], text
+        assert "s3c" + "*" * (len(VALUE) - 3) + "\r\n" in text, "its first three bytes do not wait: somebody may be typing"
 
 
-def test_output_that_only_begins_like_a_value_comes_all_the_same(server):
+def test_output_that_only_begins_like_a_value_comes_when_that_is_decided(server):
     with server.box() as box:
-        with contextlib.closing(ws.Client(server.port, f"/box/{box.id}/v1/shell/ws", timeout=60)) as term:
-            term.send(json.dumps({"type": "input", "data": "printf 's3cr3t-%s' Val; sleep 1000\n"}))
-            text = ""
-            while "s3cr3t-Val" not in text.replace("'s3cr3t-%s' Val", ""):
-                m = json.loads(term.recv()[1])
-                text += m["data"] if m["type"] == "output" else ""
+        box.tool("shell:open", {"id": "t"})
+        with contextlib.closing(ws.Client(server.port, f"/box/{box.id}/v1/shell/ws?session_id=t", timeout=60)) as term:
+            typed(term, "printf '+%s' s3''cr3t-Val; read x; printf '+%s' s3''cr3t-V; read y\n")
+            shown(term, lambda text: text.endswith("+s3c"))
+            typed(term, "\n")  # its echo is the next byte: no value goes on like that
+            shown(term, lambda text: "r3t-Val\r\n" in text and text.endswith("+s3c"))
+            box.tool("shell:close", {"id": "t"})  # the end decides it, too
+            assert shown(term, lambda text: len(text) >= 5)[0] == "r3t-V"
+
+
+@pytest.mark.parametrize("resume", ["after", "now"])
+def test_whoever_comes_to_a_terminal_while_a_value_is_being_written_does_not_see_its_rest(server, resume):
+    with server.box() as box:
+        path = f"/box/{box.id}/v1/shell/ws?session_id=t"
+        server.tool(box.id, "shell:open", {"id": "t"})
+        with contextlib.closing(ws.Client(server.port, path, timeout=60)) as term:
+            typed(term, "v=s3''cr3t-V; printf \"+$v\"; read x; echo alue-''0123456789; echo e''nd\n")
+            _, offset = shown(term, lambda text: text.endswith("+s3c"))
+        with contextlib.closing(ws.Client(server.port, path + (f"&after={offset}" if resume == "after" else ""), timeout=60)) as term:
+            typed(term, "\x04")  # the end of its input, which leaves no echo
+            text, _ = shown(term, lambda text: "end\r\n" in text)
+        want = len(VALUE) - (3 if resume == "after" else len("s3cr3t-V"))
+        assert text.startswith("*" * want + "\r\n") and "alue" not in text, text
 
 
 # --- pieces of an output that is read while it grows ---
 
 HALVES = "printf 's3cr3t-V'; sleep 0.4; printf 'alue-0123456789'; echo; printf 'err:s3cr3t-Value-' >&2; sleep 0.4; echo 0123456789 >&2"
+SLOW = HALVES.replace("0.4", "2.2")
 
 
 def read_all(box, job, wait_ms):
@@ -166,9 +198,10 @@ def read_all(box, job, wait_ms):
 
 
 @pytest.mark.parametrize("wait_ms", [0, 5000])
-def test_a_value_that_comes_in_two_pieces_is_in_neither_of_two_reads(server, wait_ms):
+@pytest.mark.parametrize("command", [HALVES, SLOW])
+def test_a_value_that_comes_in_two_pieces_is_in_neither_of_two_reads(server, wait_ms, command):
     with server.box() as box:
-        job = box.tool("bash:start", {"command": HALVES})["data"]["job_id"]
+        job = box.tool("bash:start", {"command": command})["data"]["job_id"]
         out, err, asked = read_all(box, job, wait_ms)
         assert (out, err) == ("${secret:API_KEY}\n", "err:${secret:API_KEY}\n")
         assert not wait_ms or asked < 20, "who waits is not answered for nothing"
@@ -209,21 +242,53 @@ def test_a_value_on_the_border_of_what_one_read_returns_is_in_neither(server):
         assert asked > 1 and out.strip() == "${secret:API_KEY}\nend" and len(out) == room - 9 + len("${secret:API_KEY}\nend\n")
 
 
-def test_output_that_only_begins_like_a_value_comes_after_a_second_of_silence(server):
+def test_what_may_be_the_last_letters_of_a_prompt_comes_after_a_second_of_silence(server):
     with server.box() as box:
-        job = box.tool("bash:start", {"command": "printf 'now s3cr3t-Val'; sleep 1000"})["data"]["job_id"]
+        job = box.tool("bash:start", {"command": "printf 'names'; sleep 1000"})["data"]["job_id"]
         text, asked, begin = "", 0, time.monotonic()
-        while text != "now s3cr3t-Val":
+        while text != "names":
             text += box.tool("bash:output", {"job_id": job, "wait_ms": 20000})["data"]["stdout"]
             asked += 1
         assert asked <= 4 and time.monotonic() - begin < 5
         box.tool("bash:kill", {"job_id": job})
 
 
-def test_the_other_surface_reads_by_offset_and_sees_no_half_either(server):
+@pytest.mark.parametrize("then,want", [("echo", "now s3cr3t-Val\n"), ("exit", "now s3cr3t-Val")])
+def test_output_that_only_begins_like_a_value_is_read_when_that_is_decided(server, then, want):
+    with server.box() as box:
+        job = box.tool("bash:start", {"command": f"printf 'now s3cr3t-Val'; while ! test -e /tmp/go; do sleep 0.1; done; {then}"})["data"]["job_id"]
+        text, begin = "", time.monotonic()
+        for _ in range(4):
+            text += box.tool("bash:output", {"job_id": job, "wait_ms": 700})["data"]["stdout"]
+        assert text == "now " and time.monotonic() - begin > 1.4, "who waits is not answered for nothing"
+        box.run("touch /tmp/go")
+        while text != want:
+            text += box.tool("bash:output", {"job_id": job, "wait_ms": 20000})["data"]["stdout"]
+        assert not box.tool("bash:output", {"job_id": job})["data"]["stdout"]
+
+
+def test_a_value_around_a_question_is_in_neither_of_the_two_answers(server):
+    with server.box() as box:
+        r = box.run("printf 'so s3cr3t-V'; read x; echo \"alue-0123456789 $x\"; printf 's3cr3t-Val' >&2; read y; echo ue")
+        assert (r["data"]["status"], r["data"]["stdout"], r["data"]["prompt"], r["data"]["stdout_bytes"]) == ("waiting_for_input", "so ", "so ", 3)
+        r = box.tool("bash:input", {"data": "hello\n"})
+        assert r["data"]["stdout"] == "${secret:API_KEY} hello\n" and (r["data"]["stderr"], r["data"]["prompt"]) == ("", "")
+        r = box.tool("bash:input", {"data": "\n"})
+        assert (r["data"]["status"], r["data"]["stdout"], r["data"]["stderr"]) == ("completed", "ue\n", "s3cr3t-Val"), "nothing is lost"
+        r = box.run("printf 'Your names'; read x; echo $x")
+        assert r["data"]["prompt"] == "Your names", "a prompt is whole, even if it ends as a value begins"
+        assert box.tool("bash:input", {"data": "a\n"})["data"]["stdout"] == "a\n"
+        trajectory = r["trajectory_id"]
+    logged = json.dumps(server.steps(trajectory))
+    assert "s3cr3t-V" not in logged.replace("printf 'so s3cr3t-V'", "").replace("printf 's3cr3t-Val'", "").replace('"s3cr3t-Val"', "")
+    assert VALUE.encode() not in stored(server)
+
+
+@pytest.mark.parametrize("command", [HALVES, SLOW])
+def test_the_other_surface_reads_by_offset_and_sees_no_half_either(server, command):
     with server.box() as box:
         ask = lambda path, body: json.loads(server.request("POST", f"/box/{box.id}/v1/bash/{path}", body).body)["data"]
-        d = ask("exec", {"command": HALVES, "timeout": 0.2})
+        d = ask("exec", {"command": command, "timeout": 0.2})
         assert d["status"] == "running"
         out, err, session = d["stdout"], d["stderr"], d["session_id"]
         while True:
@@ -234,9 +299,10 @@ def test_the_other_surface_reads_by_offset_and_sees_no_half_either(server):
         assert (out, err) == ("${secret:API_KEY}\n", "err:${secret:API_KEY}\n")
 
 
-def test_a_terminal_that_is_read_while_it_is_written_shows_no_half_either(server):
+@pytest.mark.parametrize("pause", [0.6, 2.5])
+def test_a_terminal_that_is_read_while_it_is_written_shows_no_half_either(server, pause):
     with server.box() as box:
-        d = box.tool("shell:exec", {"id": "t", "create": True, "command": "printf 'so: s3cr3t-V'; sleep 0.6; printf 'alue-0123456789 '; sleep 5", "async_mode": True})["data"]
+        d = box.tool("shell:exec", {"id": "t", "create": True, "command": f"printf 'so: s3cr3t-V'; sleep {pause}; printf 'alue-0123456789 '; sleep 5", "async_mode": True})["data"]
         seen = []
         while "${secret:API_KEY} " not in d["output"]:
             d = box.tool("shell:view", {"id": "t"})["data"]
@@ -289,6 +355,36 @@ def test_events_of_a_command_show_asterisks(server):
                            headers={"Accept": "text/event-stream"})
         text = r.body.decode()
         assert "event: exit" in text and VALUE not in text and text.count("*" * len(VALUE)) == 2, text
+
+
+def test_events_of_a_command_hide_a_value_with_a_long_pause_in_it_and_from_whoever_comes_back(server):
+    command = "for f in '' -2; do printf s3cr3t-V; while ! test -e /tmp/go$f; do sleep 0.1; done; echo alue-0123456789; done"
+    with server.box() as box:
+        at = f"/box/{box.id}/v1/bash"
+        c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+        c.request("POST", at + "/exec", json.dumps({"command": command}), {"Accept": "text/event-stream", "Content-Type": "application/json"})
+        live, text, last = c.getresponse(), "", None
+
+        def read(until):
+            nonlocal text, last
+            while until not in text:
+                line = live.readline().decode()
+                assert line, text
+                last = line[4:].strip() if line.startswith("id: ") else last
+                session.update(json.loads(line[6:]) if '"session_id"' in line else {})
+                text += json.loads(line[6:]).get("data", "") if line.startswith("data: ") else ""
+
+        session = {}
+        read("s3c")
+        time.sleep(2)
+        box.run("touch /tmp/go")
+        read("s3c" + "*" * (len(VALUE) - 3) + "\ns3c")
+        assert text.count("s3c") == 2
+        c.close()  # in the middle of the second one
+        box.run("touch /tmp/go-2")
+        r = server.request("POST", at + "/output", {"session_id": session["session_id"]}, headers={"Accept": "text/event-stream", "Last-Event-ID": last})
+        rest = "".join(json.loads(x[6:]).get("data", "") for x in r.body.decode().splitlines() if x.startswith("data: "))
+        assert rest == "*" * (len(VALUE) - 3) + "\n", r
 
 
 def test_downloads_have_asterisks_and_their_length(server):

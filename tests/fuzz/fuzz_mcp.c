@@ -7,7 +7,7 @@
  *   P body    POST without a session      S body   POST in the session      N body   the same, without Accept
  *   G id      GET with this Last-Event-ID          D   DELETE               X   the oldest connection is closed
  *   A         what a tool had put off is answered  T   tools have changed */
-/* needs: src/surface/mcp_http.c src/surface/mcp_message.c src/surface/mcp_exchange.c src/surface/mcp_session.c */
+/* needs: src/surface/mcp_http.c src/surface/mcp_message.c src/surface/mcp_modern.c src/surface/mcp_exchange.c src/surface/mcp_session.c */
 /* needs: src/surface/mcp_events.c src/surface/mcp.c */
 /* needs: src/http/server.c src/http/conn.c src/http/head.c src/http/request.c */
 /* needs: src/http/chunked.c src/http/reply.c src/http/stream.c src/http/body.c src/http/tls.c */
@@ -35,7 +35,7 @@ static struct {
     size_t conns;
     struct exchange *later[LATER];
     size_t put_off;
-    char session[40];
+    char session[40], more[300];
     int lines, idle;
     uint32_t random;
 } f;
@@ -199,6 +199,36 @@ static void hang_up(size_t i)
     memmove(f.fds + i, f.fds + i + 1, (--f.conns - i) * sizeof *f.fds);
 }
 
+static struct str clean(struct str s)
+{
+    for (size_t i = 0; i < s.n; i++)
+        if ((unsigned char)s.p[i] < ' ' || (unsigned char)s.p[i] >= 127)
+            s.n = i;
+    return s.n < 60 ? s : (struct str){ s.p, 60 };
+}
+
+static void request(const char *method, bool in_session, bool accepts, struct str last, struct str body);
+
+/* Without a session: what the body says is in the headers, too. */
+static void modern(struct str body)
+{
+    struct arena a = { 0 };
+    struct json *j = NULL;
+    struct err e;
+
+    if (json_parse(&a, body, &j, &e) < 0)
+        j = NULL;
+    const struct json *params = json_get(j, "params");
+    struct str method = clean(json_get_str(j, "method")), name = clean(json_get_str(params, "name")),
+               version = clean(json_get_str(json_get(params, "_meta"), "io.modelcontextprotocol/protocolVersion"));
+    snprintf(f.more, sizeof f.more, "MCP-Protocol-Version: %.*s\r\nMcp-Method: %.*s\r\nMcp-Name: %.*s\r\n",
+             (int)version.n, version.n ? version.p : "", (int)method.n, method.n ? method.p : "", (int)name.n,
+             name.n ? name.p : "");
+    request("POST", false, true, STR(""), body);
+    f.more[0] = 0;
+    arena_done(&a);
+}
+
 static void request(const char *method, bool in_session, bool accepts, struct str last, struct str body)
 {
     char head[1024];
@@ -214,7 +244,7 @@ static void request(const char *method, bool in_session, bool accepts, struct st
     check(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair) == 0);
     f.fds[f.conns++] = pair[0];
     int n = snprintf(head, sizeof head,
-                     "%s /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n%s%s%s%s%s%.*s%s\r\n", method, body.n,
+                     "%s /mcp HTTP/1.1\r\nHost: x\r\nContent-Length: %zu\r\n%s%s%s%s%s%s%.*s%s\r\n", method, body.n, f.more,
                      accepts ? "Accept: application/json, text/event-stream\r\n" : "",
                      in_session && f.session[0] ? "Mcp-Session-Id: " : "", in_session ? f.session : "",
                      in_session && f.session[0] ? "\r\n" : "", last.n ? "Last-Event-ID: " : "", (int)last.n,
@@ -239,6 +269,7 @@ static void one_line(struct str line)
 
     switch (line.p[0]) {
     case 'P': request("POST", false, true, none, body); break;
+    case 'M': modern(body); break;
     case 'S': request("POST", true, true, none, body); break;
     case 'N': request("POST", true, false, none, body); break;
     case 'G': request("GET", true, true, body, none); break;
@@ -291,6 +322,11 @@ static void on_turn(void *arg)
     }
     struct mcp_session *s;
     switch (f.idle++) {
+    case 1: /* who listens does so until he hangs up */
+        for (const struct exchange *x = f.hub->open; x; x = x->next)
+            while (x->listens && f.conns)
+                hang_up(0);
+        break;
     case 4: /* all that is open ends, and then nothing is */
         while (f.put_off)
             answer_one();
