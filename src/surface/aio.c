@@ -435,11 +435,11 @@ static struct error_kind kind_of(const struct call *c)
         return (struct error_kind){ ENOSPC, "no_space_left", "OSError", true };
     if (c->outcome == OUTCOME_INVALID_REQUEST)
         return (struct error_kind){ 0, "bad_request", "ValueError", false };
-    if (c->error == ERR_NOT_FOUND)
-        return error_kinds[0];
     if (c->error == ERR_EXISTS)
         return (struct error_kind){ EEXIST, "already_exists", "FileExistsError", false };
-    if (c->error == ERR_LIMIT || c->error == ERR_INVALID || (c->error == ERR_DENIED && !c->sys))
+    /* ERR_NOT_FOUND without a number: the file is there, and something in it is not */
+    if (c->error == ERR_LIMIT || c->error == ERR_INVALID || c->error == ERR_NOT_FOUND ||
+        (c->error == ERR_DENIED && !c->sys))
         return (struct error_kind){ c->sys, "bad_request", "ValueError", false };
     return (struct error_kind){ c->sys, "io_error", "OSError", c->outcome == OUTCOME_TIMEOUT };
 }
@@ -529,6 +529,17 @@ static void repeat_members(struct web *w, struct buf *b, size_t from, struct jw 
     (void)j;
 }
 
+/* What was left out is marked in the text; which limit did it is said beside it. */
+static const char *hint_of(const struct web *w, const struct call *c)
+{
+    static const char mark[] = " bytes omitted ...]";
+    bool normal = c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_KILLED;
+
+    if (!normal)
+        return outcome_name(c->outcome);
+    return w->op->cut && memmem(c->data.p, c->data.n, mark, sizeof mark - 1) ? w->op->cut : NULL;
+}
+
 static void on_called(void *arg, const struct call *c)
 {
     struct web *w = arg;
@@ -550,8 +561,7 @@ static void on_called(void *arg, const struct call *c)
     }
     if (w->op->flags & AIO_TOP)
         repeat_members(w, &b, from, &j);
-    bool normal = c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_KILLED;
-    aio_end(w, &b, &j, normal ? NULL : outcome_name(c->outcome));
+    aio_end(w, &b, &j, hint_of(w, c));
 }
 
 static void call_tool(struct web *w, struct box *b)

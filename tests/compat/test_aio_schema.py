@@ -119,6 +119,7 @@ WRONG = [
     ("POST", "/v1/sandbox/hooks", {"name": "a b", "command": "x"}, 422), ("DELETE", "/v1/sandbox/hooks/none", None, 404),
     ("POST", "/v1/sandbox/observe/start", {"mode": "off"}, 422), ("DELETE", "/v1/sandbox/observe/reports/none", None, 404),
     ("POST", "/v1/util/convert_to_markdown", {"uri": "/none"}, 404), ("POST", "/v1/util/convert_to_markdown", {"uri": "ftp://x/y"}, 400),
+    ("POST", F + "/write", {"file": "/tmp/raw", "content": "\u0100", "encoding": "raw"}, 422),
     ("GET", "/v1/none", None, 404), ("PUT", "/v1/shell/exec", None, 405),
 ]
 
@@ -130,6 +131,10 @@ FILE_FAILURES = [
     (F + "/search", {"file": "/etc/passwd", "regex": "("}, "bad_request", None),
     (F + "/str_replace_editor", {"command": "view", "path": "/none"}, "not_found", "ENOENT"),
     (F + "/read", {"file": "x" * 300}, "invalid_path", "ENAMETOOLONG"),
+    # the file is there: what is not in it is no missing file
+    (F + "/str_replace_editor", {"command": "str_replace", "path": "/etc/passwd", "old_str": "not in it", "new_str": "x"}, "bad_request", None),
+    (F + "/str_replace_editor", {"command": "insert", "path": "/etc/passwd", "insert_line": 10**6, "new_str": "x"}, "bad_request", None),
+    (F + "/str_replace_editor", {"command": "undo_edit", "path": "/etc/passwd"}, "bad_request", None),
 ]
 
 
