@@ -5,6 +5,7 @@
 #include "base/auto.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "init/init.h"
 #include "init/program.h"
 
 int python_ask(struct hand *h, const struct python_ask *q, const struct json **ret, struct err *e)
@@ -17,6 +18,7 @@ int python_ask(struct hand *h, const struct python_ask *q, const struct json **r
 
     jw_obj(&w);
     field_print(q->fields, q->params, &w);
+    jw_kz(&w, "workspace", init_workspace(h->init));
     if (q->tells_script)
         jw_kz(&w, "script", q->script);
     jw_obj_end(&w);
