@@ -486,6 +486,16 @@ static void file_failed(struct web *w, const struct call *c)
     aio_end(w, &b, &j, NULL);
 }
 
+/* Which of the given parameters a tool's message begins with ("name: ..."); "" for none. */
+static const char *field_of(struct web *w, const struct call *c)
+{
+    const char *colon = c->message.n ? memchr(c->message.p, ':', c->message.n) : NULL;
+    const char *name =
+        colon ? arena_z(w->http->arena, (struct str){ c->message.p, (size_t)(colon - c->message.p) }) : "";
+
+    return *name && json_get(aio_given(w), name) ? name : "";
+}
+
 /* A failure that may have had effects must not be a 5xx: clients repeat those by themselves. */
 void aio_call_failed(struct web *w, const struct call *c)
 {
@@ -495,7 +505,7 @@ void aio_call_failed(struct web *w, const struct call *c)
         if (w->op->flags & AIO_FILE)
             file_failed(w, c);
         else if (c->outcome == OUTCOME_INVALID_REQUEST && (c->error == ERR_MISSING || c->error == ERR_TYPE))
-            aio_invalid(w, "body", "", type_of_error(c->error), "%.*s", STR_ARG(c->message));
+            aio_invalid(w, "body", field_of(w, c), type_of_error(c->error), "%.*s", STR_ARG(c->message));
         else
             aio_error(w, c->error == ERR_SYSTEM ? 400 : web_status_of(c->error), "%.*s", STR_ARG(c->message));
         return;

@@ -119,6 +119,7 @@ WRONG = [
     ("POST", "/v1/sandbox/hooks", {"name": "a b", "command": "x"}, 422), ("DELETE", "/v1/sandbox/hooks/none", None, 404),
     ("POST", "/v1/sandbox/observe/start", {"mode": "off"}, 422), ("DELETE", "/v1/sandbox/observe/reports/none", None, 404),
     ("POST", "/v1/util/convert_to_markdown", {"uri": "/none"}, 404), ("POST", "/v1/util/convert_to_markdown", {"uri": "ftp://x/y"}, 400),
+    ("POST", "/v1/sandbox/hooks", {"name": "no name", "command": "true"}, 422),
     ("POST", F + "/write", {"file": "/tmp/raw", "content": "\u0100", "encoding": "raw"}, 422),
     ("GET", "/v1/none", None, 404), ("PUT", "/v1/shell/exec", None, 405),
 ]
@@ -197,7 +198,9 @@ def test_wrong_calls_are_answered_in_the_right_shape(server, spec):
         if status == 422:
             schema = {"$ref": "#/components/schemas/HTTPValidationError"}
             assert not aio_schema.errors(spec, schema, answer)
-            assert answer["detail"][0]["loc"][0] == answer["errors"][0]["location"][0]
+            assert answer["detail"][0]["loc"] == answer["errors"][0]["location"]
+            name = answer["detail"][0]["msg"].split(":")[0]
+            assert name not in (body or {}) or answer["detail"][0]["loc"][-1] == name, "a message about a field has its place"
 
 
 def test_file_failures_are_200_with_a_file_operation_error(server, spec):
