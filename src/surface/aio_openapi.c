@@ -466,6 +466,23 @@ static const char *word_of(const struct field *f)
     return words[f->type];
 }
 
+/* What is taken if it is not given; nothing for what is absent or empty then. */
+static void print_unless_given(struct buf *b, const struct field *f)
+{
+    AUTO(buf_done) struct buf text = { .cap = 256 };
+    struct jw j = { .out = &text };
+
+    jw_obj(&j);
+    if (!f->required && !(f->type == FIELD_BOOL && !f->def))
+        print_default(f, &j);
+    jw_obj_end(&j);
+    if (text.n <= strlen("{\"default\":}"))
+        return;
+    buf_z(b, "; unless given ");
+    for (size_t i = strlen("{\"default\":"); i + 1 < text.n; i++)
+        html(b, (char[]){ text.p[i], 0 });
+}
+
 static void print_rows(struct buf *b, const char *title, const struct field *fields)
 {
     if (!fields || fields->type == FIELD_END)
@@ -479,6 +496,7 @@ static void print_rows(struct buf *b, const char *title, const struct field *fie
             html(b, f->choices);
             buf_z(b, "</i>");
         }
+        print_unless_given(b, f);
         buf_z(b, "</td></tr>");
     }
     buf_z(b, "</table>");
