@@ -483,7 +483,7 @@ static void print_unless_given(struct buf *b, const struct field *f)
         html(b, (char[]){ text.p[i], 0 });
 }
 
-static void print_rows(struct buf *b, const char *title, const struct field *fields)
+static void print_rows(struct buf *b, const char *title, const struct field *fields, bool given)
 {
     if (!fields || fields->type == FIELD_END)
         return;
@@ -496,7 +496,8 @@ static void print_rows(struct buf *b, const char *title, const struct field *fie
             html(b, f->choices);
             buf_z(b, "</i>");
         }
-        print_unless_given(b, f);
+        if (given)
+            print_unless_given(b, f);
         buf_z(b, "</td></tr>");
     }
     buf_z(b, "</table>");
@@ -521,8 +522,8 @@ static void docs(struct web *w)
             buf_printf(&b, "<details><summary><b>%s</b><code>%s</code> ", o->method, o->path);
             html(&b, o->help);
             buf_printf(&b, "</summary><p>SDK: <code>%s.%s</code></p>", o->group, o->name);
-            print_rows(&b, "takes", in_of(o));
-            print_rows(&b, o->flags & AIO_LIST ? "data: a list of" : "data", out_of(o));
+            print_rows(&b, "takes", in_of(o), true);
+            print_rows(&b, o->flags & AIO_LIST ? "data: a list of" : "data", out_of(o), false);
             buf_z(&b, "</details>");
         }
     }

@@ -258,7 +258,7 @@ def test_the_page_of_the_api_needs_nothing_from_elsewhere(server):
     page = server.request("GET", "/v1/docs")
     text = page.body.decode()
     assert page.status == 200 and "/v1/shell/exec" in text
-    assert "at most 30000 characters of output; unless given true<" in text, "it tells defaults"
+    assert "at most 30000 characters of output; unless given true<" in text and "true length of the output<" in text, "defaults of what it takes"
     assert "<script" not in text and "http://" not in text and "https://" not in text
 
 
