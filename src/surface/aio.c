@@ -444,17 +444,32 @@ static struct error_kind kind_of(const struct call *c)
     return (struct error_kind){ c->sys, "io_error", "OSError", c->outcome == OUTCOME_TIMEOUT };
 }
 
+/* As it was asked for; of a stream, whose form or query nobody bound, as the tool was asked. */
+static struct str path_of(struct web *w, const struct call *c)
+{
+    const struct json *given = aio_given(w);
+    struct json *params = NULL;
+    struct err e;
+    struct str path = json_get_str(given, "file");
+
+    if (!path.p)
+        path = json_get_str(given, "path");
+    if (path.p || !c->params.p || json_parse(w->http->arena, c->params, &params, &e) < 0)
+        return path.p ? path : STR("");
+    path = json_get_str(params, "destination");
+    if (!path.p)
+        path = json_get_str(params, "path");
+    return path.p ? path : STR("");
+}
+
 static void file_failed(struct web *w, const struct call *c)
 {
     struct error_kind k = kind_of(c);
-    const struct json *given = aio_given(w);
-    struct str path = json_get_str(given, "file");
+    struct str path = path_of(w, c);
     const char *operation = strrchr(w->op->path, '/') + 1;
     struct buf b;
     struct jw j = { .out = &b };
 
-    if (!path.p)
-        path = json_get_str(given, "path");
     int sys = k.sys ? k.sys : c->sys;
     struct str message = c->message;
     if (c->sys == ENOENT && strcmp(operation, "str_replace_editor") == 0)
@@ -469,7 +484,7 @@ static void file_failed(struct web *w, const struct call *c)
     jw_kstr(&j, "message", message);
     jw_key(&j, "data");
     jw_obj(&j);
-    jw_kstr(&j, "path", path.p ? path : STR(""));
+    jw_kstr(&j, "path", path);
     jw_kz(&j, "operation", operation);
     jw_kstr(&j, "message", message);
     jw_kz(&j, "error_type", k.type);
