@@ -118,7 +118,9 @@ class Html(html.parser.HTMLParser):
         elif t in ('td', 'th'): s.close_to(max([i for i, f in enumerate(s.frames) if f[0] == 'td'] or [0]))
         elif t == 'table' and s.rows:
             if sum(f[0] == 'td' for f in s.frames) == len(s.rows): s.close_to(max(i for i, f in enumerate(s.frames) if f[0] == 'td'))
-            r = [x for x in s.rows.pop() if x]; s.put('\n'); s.keep(table(r).rstrip('\n').split('\n')); s.put('\n')
+            r = [x for x in s.rows.pop() if x]
+            if s.rows: s.put(' ' + ' '.join(c for x in r for c in x) + ' ') # a table in a cell has no Markdown
+            else: s.put('\n'); s.keep(table(r).rstrip('\n').split('\n')); s.put('\n')
     def handle_data(s, d):
         if not s.skip and not s.in_title: s.put(d.replace('\0', '') if s.pre else re.sub(r'\s+', ' ', d.replace('\0', '')))
     def text(s):
