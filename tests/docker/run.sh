@@ -97,6 +97,8 @@ says() { grep -qF -- "$1" <<<"$words" || { grep -E 'NEEDED|missing' <<<"$words" 
     check "with /proc/sys read-only doctor says what is in the way" says "limit nested user namespaces: Read-only file system"
     words=$(doctor $seccomp $caps $paths)
     check "without the host's control groups doctor says that there are no limits" says "boxes would have no limits"
+    words=$(doctor $caps $paths $groups)
+    check "with Docker's own seccomp filter doctor says what is in the way" says "pivot_root: Operation not permitted"
     words=$(doctor $seccomp ${caps/--cap-add SYS_PTRACE/} $paths $groups)
     check "without CAP_SYS_PTRACE doctor says what is in the way" says "/ns/user: Permission denied"
     words=$(doctor $seccomp ${caps/--cap-add NET_ADMIN/} $paths $groups)
