@@ -115,3 +115,15 @@ def test_a_document_that_bursts_its_reader_bursts_nothing_else(server):
     assert r.status in (400, 429) and "more memory than the box may (box.memory)" in r["message"], r
     assert server.post(f"/box/{box}/v1/bash/exec", {"command": "echo ok"})["data"]["stdout"] == "ok\n"
     server.destroy(box)
+
+
+def test_what_is_typed_before_a_command_has_begun_reaches_it(server):
+    """On a busy machine bash is still in its line editor when the input comes; here it is held there."""
+    server.post("/v1/shell/sessions/create", {"id": "early"})
+    pid = server.post("/v1/shell/exec", {"id": "early", "command": "echo $$"})["data"]["output"]
+    bash(server, f"sleep 0.3; kill -STOP {pid}")
+    server.post("/v1/shell/exec", {"id": "early", "command": "read x; echo got $x", "async_mode": True})
+    server.post("/v1/shell/write", {"id": "early", "input": "42", "press_enter": True})
+    bash(server, f"kill -CONT {pid}")
+    assert server.post("/v1/shell/wait", {"id": "early", "seconds": 20})["data"]["status"] == "completed"
+    assert server.post("/v1/shell/view", {"id": "early"})["data"]["output"].endswith("got 42\n")
