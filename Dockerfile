@@ -9,14 +9,16 @@ COPY . /src
 RUN cd /src && tools/deps.sh ${DEPS} && make -s -j"$(nproc)" \
     && install -D -m 755 build/sandglass build/sandglass-init -t /usr/local/lib/sandglass \
     && ln -s ../lib/sandglass/sandglass /usr/local/bin/sandglass \
-    && install -m 755 tools/docker/entrypoint.sh /usr/local/lib/sandglass/ \
+    && install -m 755 tools/docker/entrypoint.sh / \
+    && tee /etc/sandglass.build /usr/sandglass.build </proc/sys/kernel/random/uuid \
     && rm -rf /src /var/lib/apt/lists/*
 
 ENV container=docker
 EXPOSE 8080
-ENTRYPOINT ["/usr/local/lib/sandglass/entrypoint.sh"]
+ENTRYPOINT ["/entrypoint.sh"]
 
 # Boxes are overlays over /usr with the owners of files mapped, and neither can lie on the container's own overlay. Docker
 # fills a new volume with what the image has there, so /usr of the volume is /usr of the image. Last, because each step
-# behind it would copy that once more.
+# behind it would copy that once more. Compose keeps the volume when the container is made anew, also from a newer image:
+# the two marks tell /entrypoint.sh.
 VOLUME ["/usr", "/var/lib/sandglass"]

@@ -48,7 +48,6 @@ struct terminal {
 
 int terminal_start(struct terminal *t, struct err *e);
 void terminal_press(struct terminal *t, const char *keys);
-bool terminal_at_prompt(const struct terminal *t);
 
 void commands_init(struct terminal *t);
 void commands_done(struct terminal *t);

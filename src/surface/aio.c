@@ -435,26 +435,41 @@ static struct error_kind kind_of(const struct call *c)
         return (struct error_kind){ ENOSPC, "no_space_left", "OSError", true };
     if (c->outcome == OUTCOME_INVALID_REQUEST)
         return (struct error_kind){ 0, "bad_request", "ValueError", false };
-    if (c->error == ERR_NOT_FOUND)
-        return error_kinds[0];
     if (c->error == ERR_EXISTS)
         return (struct error_kind){ EEXIST, "already_exists", "FileExistsError", false };
-    if (c->error == ERR_LIMIT || c->error == ERR_INVALID || (c->error == ERR_DENIED && !c->sys))
+    /* ERR_NOT_FOUND without a number: the file is there, and something in it is not */
+    if (c->error == ERR_LIMIT || c->error == ERR_INVALID || c->error == ERR_NOT_FOUND ||
+        (c->error == ERR_DENIED && !c->sys))
         return (struct error_kind){ c->sys, "bad_request", "ValueError", false };
     return (struct error_kind){ c->sys, "io_error", "OSError", c->outcome == OUTCOME_TIMEOUT };
+}
+
+/* As it was asked for; of a stream, whose form or query nobody bound, as the tool was asked. */
+static struct str path_of(struct web *w, const struct call *c)
+{
+    const struct json *given = aio_given(w);
+    struct json *params = NULL;
+    struct err e;
+    struct str path = json_get_str(given, "file");
+
+    if (!path.p)
+        path = json_get_str(given, "path");
+    if (path.p || !c->params.p || json_parse(w->http->arena, c->params, &params, &e) < 0)
+        return path.p ? path : STR("");
+    path = json_get_str(params, "destination");
+    if (!path.p)
+        path = json_get_str(params, "path");
+    return path.p ? path : STR("");
 }
 
 static void file_failed(struct web *w, const struct call *c)
 {
     struct error_kind k = kind_of(c);
-    const struct json *given = aio_given(w);
-    struct str path = json_get_str(given, "file");
+    struct str path = path_of(w, c);
     const char *operation = strrchr(w->op->path, '/') + 1;
     struct buf b;
     struct jw j = { .out = &b };
 
-    if (!path.p)
-        path = json_get_str(given, "path");
     int sys = k.sys ? k.sys : c->sys;
     struct str message = c->message;
     if (c->sys == ENOENT && strcmp(operation, "str_replace_editor") == 0)
@@ -469,7 +484,7 @@ static void file_failed(struct web *w, const struct call *c)
     jw_kstr(&j, "message", message);
     jw_key(&j, "data");
     jw_obj(&j);
-    jw_kstr(&j, "path", path.p ? path : STR(""));
+    jw_kstr(&j, "path", path);
     jw_kz(&j, "operation", operation);
     jw_kstr(&j, "message", message);
     jw_kz(&j, "error_type", k.type);
@@ -486,6 +501,16 @@ static void file_failed(struct web *w, const struct call *c)
     aio_end(w, &b, &j, NULL);
 }
 
+/* Which of the given parameters a tool's message begins with ("name: ..."); "" for none. */
+static const char *field_of(struct web *w, const struct call *c)
+{
+    const char *colon = c->message.n ? memchr(c->message.p, ':', c->message.n) : NULL;
+    const char *name =
+        colon ? arena_z(w->http->arena, (struct str){ c->message.p, (size_t)(colon - c->message.p) }) : "";
+
+    return *name && json_get(aio_given(w), name) ? name : "";
+}
+
 /* A failure that may have had effects must not be a 5xx: clients repeat those by themselves. */
 void aio_call_failed(struct web *w, const struct call *c)
 {
@@ -495,7 +520,7 @@ void aio_call_failed(struct web *w, const struct call *c)
         if (w->op->flags & AIO_FILE)
             file_failed(w, c);
         else if (c->outcome == OUTCOME_INVALID_REQUEST && (c->error == ERR_MISSING || c->error == ERR_TYPE))
-            aio_invalid(w, "body", "", type_of_error(c->error), "%.*s", STR_ARG(c->message));
+            aio_invalid(w, "body", field_of(w, c), type_of_error(c->error), "%.*s", STR_ARG(c->message));
         else
             aio_error(w, c->error == ERR_SYSTEM ? 400 : web_status_of(c->error), "%.*s", STR_ARG(c->message));
         return;
@@ -529,6 +554,17 @@ static void repeat_members(struct web *w, struct buf *b, size_t from, struct jw 
     (void)j;
 }
 
+/* What was left out is marked in the text; which limit did it is said beside it. */
+static const char *hint_of(const struct web *w, const struct call *c)
+{
+    static const char mark[] = " bytes omitted ...]";
+    bool normal = c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_KILLED;
+
+    if (!normal)
+        return outcome_name(c->outcome);
+    return w->op->cut && memmem(c->data.p, c->data.n, mark, sizeof mark - 1) ? w->op->cut : NULL;
+}
+
 static void on_called(void *arg, const struct call *c)
 {
     struct web *w = arg;
@@ -550,8 +586,7 @@ static void on_called(void *arg, const struct call *c)
     }
     if (w->op->flags & AIO_TOP)
         repeat_members(w, &b, from, &j);
-    bool normal = c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_KILLED;
-    aio_end(w, &b, &j, normal ? NULL : outcome_name(c->outcome));
+    aio_end(w, &b, &j, hint_of(w, c));
 }
 
 static void call_tool(struct web *w, struct box *b)

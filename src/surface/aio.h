@@ -69,6 +69,7 @@ struct aio_op {
     unsigned flags;
     const struct aio_op *(*other)(struct web *w); /* nullable: another row that is to answer this request, or NULL */
     const char *tag;                              /* NULL: the group's name */
+    const char *cut;                              /* nullable: the hint if output was left out; names the limits */
 };
 
 struct aio_group {

@@ -47,9 +47,12 @@ static bool print_sessions(struct web *w, const struct call *c, const struct jso
 
 static const struct aio_op ops[] = {
     { "POST", "/v1/bash/exec", "bash", "exec", "Run a command in a process of its own", .tool = "command:launch",
-      .stream = aio_follow, .in_name = "BashExecRequest", .out_name = "BashExecResult", .flags = AIO_LONG },
+      .stream = aio_follow, .in_name = "BashExecRequest", .out_name = "BashExecResult", .flags = AIO_LONG,
+      .cut = "output is cut: max_output_length applies to each stream, and LIMIT_OUTPUT_KEPT (16 MiB) in any case; "
+             "bash/output reads what is kept from any offset" },
     { "POST", "/v1/bash/output", "bash", "output", "Output from an offset on", .tool = "command:follow",
-      .stream = aio_follow, .in_name = "BashOutputRequest", .out_name = "BashOutputResult", .flags = AIO_LONG },
+      .stream = aio_follow, .in_name = "BashOutputRequest", .out_name = "BashOutputResult", .flags = AIO_LONG,
+      .cut = "output is cut: of each stream LIMIT_OUTPUT_KEPT (16 MiB) is kept, its beginning and its end" },
     { "POST", "/v1/bash/write", "bash", "write", "Write to a command's stdin", .tool = "command:feed",
       .in_name = "BashWriteRequest" },
     { "POST", "/v1/bash/kill", "bash", "kill", "Signal a command", .tool = "command:signal",

@@ -139,6 +139,25 @@ static void ask_write(struct web *w, const void *in, struct jw *j)
     }
 }
 
+static void refuse_raw(struct web *w)
+{
+    aio_invalid(w, "body", "content", "value_error",
+                "content: with encoding raw each character is one byte, so none may be above U+00FF");
+}
+
+static const struct aio_op no_bytes = {
+    "POST",         "/v1/file/write", "file", "write_file", "Refuse what cannot be written", .handler = refuse_raw,
+    .in = write_in,
+};
+
+static const struct aio_op *has_no_bytes(struct web *w)
+{
+    const struct write_in *p = aio_bound(w);
+    struct str bytes;
+
+    return str_is(p->encoding, "raw") && !to_bytes(w->http->arena, p->content, &bytes) ? &no_bytes : NULL;
+}
+
 static bool print_write(struct web *w, const struct call *c, const struct json *data, struct jw *j)
 {
     (void)c;
@@ -640,7 +659,7 @@ static const struct aio_op ops[] = {
       .out_name = "FileReadResult", .flags = AIO_FILE },
     { "POST", "/v1/file/write", "file", "write_file", "Write a file", .tool = "file:write", .ask = ask_write,
       .print = print_write, .in = write_in, .in_name = "FileWriteRequest", .out = write_out,
-      .out_name = "FileWriteResult", .flags = AIO_FILE },
+      .out_name = "FileWriteResult", .flags = AIO_FILE, .other = has_no_bytes },
     { "POST", "/v1/file/replace", "file", "replace_in_file", "Replace text in a file", .tool = "file:replace",
       .ask = ask_replace, .print = print_replace, .in = replace_in, .in_name = "FileReplaceRequest", .out = replace_out,
       .out_name = "FileReplaceResult", .flags = AIO_FILE },

@@ -466,7 +466,24 @@ static const char *word_of(const struct field *f)
     return words[f->type];
 }
 
-static void print_rows(struct buf *b, const char *title, const struct field *fields)
+/* What is taken if it is not given; nothing for what is absent or empty then. */
+static void print_unless_given(struct buf *b, const struct field *f)
+{
+    AUTO(buf_done) struct buf text = { .cap = 256 };
+    struct jw j = { .out = &text };
+
+    jw_obj(&j);
+    if (!f->required && !(f->type == FIELD_BOOL && !f->def))
+        print_default(f, &j);
+    jw_obj_end(&j);
+    if (text.n <= strlen("{\"default\":}"))
+        return;
+    buf_z(b, "; unless given ");
+    for (size_t i = strlen("{\"default\":"); i + 1 < text.n; i++)
+        html(b, (char[]){ text.p[i], 0 });
+}
+
+static void print_rows(struct buf *b, const char *title, const struct field *fields, bool given)
 {
     if (!fields || fields->type == FIELD_END)
         return;
@@ -479,6 +496,8 @@ static void print_rows(struct buf *b, const char *title, const struct field *fie
             html(b, f->choices);
             buf_z(b, "</i>");
         }
+        if (given)
+            print_unless_given(b, f);
         buf_z(b, "</td></tr>");
     }
     buf_z(b, "</table>");
@@ -503,8 +522,8 @@ static void docs(struct web *w)
             buf_printf(&b, "<details><summary><b>%s</b><code>%s</code> ", o->method, o->path);
             html(&b, o->help);
             buf_printf(&b, "</summary><p>SDK: <code>%s.%s</code></p>", o->group, o->name);
-            print_rows(&b, "takes", in_of(o));
-            print_rows(&b, o->flags & AIO_LIST ? "data: a list of" : "data", out_of(o));
+            print_rows(&b, "takes", in_of(o), true);
+            print_rows(&b, o->flags & AIO_LIST ? "data: a list of" : "data", out_of(o), false);
             buf_z(&b, "</details>");
         }
     }

@@ -7,6 +7,7 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "base/log.h"
 #include "http/multipart.h"
 #include "session/secret_stream.h"
 #include "surface/plug.h"
@@ -438,14 +439,54 @@ struct form {
     struct multipart parser;
     struct buf path, filename;
     enum { PART_NONE, PART_FILE, PART_PATH, PART_OTHER } part;
-    bool have_file, file_done, have_path, moved, in_tmp;
+    bool have_file, file_done, have_path, in_tmp;
+    bool waits; /* the file is there under its temporary name, and goes when the form does */
+    struct tenant *tenant;
     void (*wrong)(struct web *w, const char *field, const char *why);
     char temporary[64];
     const struct call *result; /* while it is being told */
 };
 
+struct leftover {
+    struct arena arena;
+    char box[BOX_ID_MAX];
+};
+
+static void on_removed(void *arg, const struct call *c)
+{
+    struct leftover *l = arg;
+
+    if (c->outcome != OUTCOME_OK)
+        log_info("a part of a form is left", "box=%s error=%.*s", l->box, STR_ARG(c->message));
+    arena_done(&l->arena);
+    free(l);
+}
+
+static void form_remove_file(struct form *f)
+{
+    struct box *b = box_find(f->transfer->node, str_of(f->box.id));
+    struct leftover *l = b ? calloc(1, sizeof *l) : NULL;
+    struct json *params = NULL;
+    struct err e;
+
+    if (!l) /* it went with its box */
+        return;
+    memcpy(l->box, f->box.id, sizeof l->box);
+    (void)json_parse(&l->arena, str_of(arena_printf(&l->arena, "{\"path\":\"%s\"}", f->temporary)), &params, &e);
+    (void)call_start(f->transfer->node,
+                     &(struct call_request){ .surface = STR("aio"),
+                                             .tenant = f->tenant,
+                                             .worker = str_of(l->box),
+                                             .action = STR("file:delete"),
+                                             .params = params,
+                                             .box = b },
+                     on_removed, l);
+}
+
 static void form_free(struct form *f)
 {
+    if (f->waits)
+        form_remove_file(f);
     buf_done(&f->path);
     buf_done(&f->filename);
     f->transfer->form = NULL;
@@ -480,6 +521,7 @@ static void on_moved(void *arg, const struct call *c)
 {
     struct form *f = arg;
 
+    f->waits = c->outcome != OUTCOME_OK;
     f->transfer->done(TAKE_PTR(f->transfer->web), c);
     form_free(f);
 }
@@ -522,6 +564,7 @@ static void on_form_file(void *arg, const struct call *c)
     struct form *f = t->form;
 
     t->over = true;
+    f->waits = f->in_tmp && c->outcome == OUTCOME_OK;
     hang_up(t);
     if (!t->web) { /* answered: the form was wrong, or the client left */
         form_free(f);
@@ -695,6 +738,7 @@ void transfer_form(struct web *w, struct box *b, void (*done)(struct web *w, con
     if (!f)
         abort();
     f->wrong = wrong;
+    f->tenant = w->tenant;
     f->transfer = transfer_new(w, done);
     f->transfer->form = f;
     memcpy(f->box.id, b->id, sizeof f->box.id);

@@ -3,11 +3,13 @@
 
 #ifdef IN_BOX
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "base/buf.h"
@@ -221,16 +223,37 @@ static int read_view_range(struct editing *ed, int64_t *first, int64_t *last)
     return 0;
 }
 
+static int64_t count_hidden(int dir_fd)
+{
+    int fd = openat(dir_fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+    int64_t n = 0;
+
+    if (!d) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    for (struct dirent *ent; (ent = readdir(d));)
+        n += ent->d_name[0] == '.' && strcmp(ent->d_name, ".") != 0 && strcmp(ent->d_name, "..") != 0;
+    closedir(d);
+    return n;
+}
+
 static int view_dir(struct editing *ed, int take_fd)
 {
     struct file_walk w = { .depth = 2, .max = LIMIT_LIST_ENTRIES };
     struct file_rows rows = { .a = ed->h->arena };
     AUTO(buf_done) struct buf b = { .cap = LIMIT_FILE_IO };
+    int64_t hidden = count_hidden(take_fd);
 
     file_walk(&w, &rows, take_fd, ed->path);
     file_rows_sort(&rows, false);
     for (size_t i = 0; i < rows.n; i++)
         buf_printf(&b, "%.*s%s\n", STR_ARG(rows.v[i].path), str_is(rows.v[i].type, "directory") ? "/" : "");
+    if (hidden > 0)
+        buf_printf(&b, "\n%lld hidden files/directories in this directory are excluded. 'ls -la %s' shows them.\n",
+                   (long long)hidden, ed->path);
     ed->r->content = arena_copy(ed->h->arena, buf_view(&b));
     return 0;
 }

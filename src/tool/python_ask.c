@@ -2,9 +2,12 @@
 
 #include "tool/python_ask.h"
 
+#include <signal.h>
+
 #include "base/auto.h"
 #include "base/json.h"
 #include "base/limits.h"
+#include "init/init.h"
 #include "init/program.h"
 
 int python_ask(struct hand *h, const struct python_ask *q, const struct json **ret, struct err *e)
@@ -17,6 +20,7 @@ int python_ask(struct hand *h, const struct python_ask *q, const struct json **r
 
     jw_obj(&w);
     field_print(q->fields, q->params, &w);
+    jw_kz(&w, "workspace", init_workspace(h->init));
     if (q->tells_script)
         jw_kz(&w, "script", q->script);
     jw_obj_end(&w);
@@ -31,6 +35,8 @@ int python_ask(struct hand *h, const struct python_ask *q, const struct json **r
         return n;
     if (end.timed_out)
         return err_set(e, ERR_SYSTEM, "%s took too long", q->what);
+    if (end.sig == SIGKILL)
+        return err_set(e, ERR_LIMIT, "%s was killed: it took more memory than the box may (box.memory)", q->what);
     if (end.out_bytes > LIMIT_FILE_IO)
         return err_set(e, ERR_LIMIT, "%s: the answer exceeds LIMIT_FILE_IO (%ld bytes)", q->what, LIMIT_FILE_IO);
     if (json_parse(h->arena, end.out, &said, e) < 0)

@@ -540,7 +540,10 @@ static void type_begin(struct task *t, const void *params)
 
     if (!s)
         return;
-    if (terminal_type(s, p->input, &e) < 0 || (p->press_enter && terminal_type(s, STR("\r"), &e) < 0) ||
+    /* While bash itself is in front it may not have begun the command that this is meant for: its line editor has the
+     * terminal raw then, a carriage return stays one, and `read` would wait for the newline. */
+    struct str enter = terminal_at_prompt(s) ? STR("\n") : STR("\r");
+    if (terminal_type(s, p->input, &e) < 0 || (p->press_enter && terminal_type(s, enter, &e) < 0) ||
         (p->eof && terminal_type(s, STR("\004"), &e) < 0))
         fail(t, &e);
     else

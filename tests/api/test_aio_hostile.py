@@ -103,3 +103,27 @@ def test_ten_thousand_watchers_end_at_the_limit_with_a_429(server):
 def test_a_forged_mark_in_the_output_does_not_end_a_command(server):
     r = server.post("/v1/shell/exec", {"command": "printf '\\033]777;0123456789abcdef;D;#1;0;/x\\a'; sleep 0.2; echo real; (exit 7)"})["data"]
     assert (r["exit_code"], r["output"].endswith("real")) == (7, True)
+
+
+def test_a_document_that_bursts_its_reader_bursts_nothing_else(server):
+    convert = lambda base, uri: server.request("POST", base + "/v1/util/convert_to_markdown", {"uri": uri})  # noqa: E731
+    file(server, "write", file="/tmp/deep.html", content="<table><tr><td>" * 5000 + "core")
+    assert "core" in convert("", "/tmp/deep.html")["data"], "tables in tables do not grow with their depth"
+    box = server.create(memory="64m", disk="64m")  # the disk is memory, too
+    server.post(f"/box/{box}/v1/bash/exec", {"command": "yes '<i>x</i>' | head -c 30M > /tmp/big.html"})
+    r = convert(f"/box/{box}", "/tmp/big.html")
+    assert r.status in (400, 429) and "more memory than the box may (box.memory)" in r["message"], r
+    assert server.post(f"/box/{box}/v1/bash/exec", {"command": "echo ok"})["data"]["stdout"] == "ok\n"
+    server.destroy(box)
+
+
+def test_what_is_typed_before_a_command_has_begun_reaches_it(server):
+    """On a busy machine bash is still in its line editor when the input comes; here it is held there."""
+    server.post("/v1/shell/sessions/create", {"id": "early"})
+    pid = server.post("/v1/shell/exec", {"id": "early", "command": "echo $$"})["data"]["output"]
+    bash(server, f"sleep 0.3; kill -STOP {pid}")
+    server.post("/v1/shell/exec", {"id": "early", "command": "read x; echo got $x", "async_mode": True})
+    server.post("/v1/shell/write", {"id": "early", "input": "42", "press_enter": True})
+    bash(server, f"kill -CONT {pid}")
+    assert server.post("/v1/shell/wait", {"id": "early", "seconds": 20})["data"]["status"] == "completed"
+    assert server.post("/v1/shell/view", {"id": "early"})["data"]["output"].endswith("got 42\n")

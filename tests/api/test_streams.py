@@ -181,10 +181,19 @@ def test_forms_of_aio_with_the_path_before_after_or_not_at_all(server, box):
     assert call(server, "POST", up, body, headers).status == 422
     assert call(server, "POST", up, b"{}", {"Content-Type": "application/json"}).status == 422
     assert call(server, "POST", up, b"--bOuNdArY nonsense", headers).status == 422
-    body, headers = form([("path", None, b"/proc/x"), ("file", "a", b"b")])
-    refused = call(server, "POST", up, body, headers)
-    assert refused.status == 200 and refused["success"] is False and refused["data"]["error_type"]
-    assert not shell(server, box, "ls -A /tmp /tmp/f | grep -e upload- -e form- || true")
+    for fields in ([("path", None, b"/proc/x"), ("file", "a", b"b")], [("file", "a", b"b"), ("path", None, b"/proc/x")]):
+        body, headers = form(fields)
+        refused = call(server, "POST", up, body, headers)
+        assert refused.status == 200 and refused["success"] is False and refused["data"]["error_type"]
+        assert refused["data"]["path"] == "/proc/x" and "/proc/x" in refused["message"], refused
+    body, headers = form([("file", "a", b"b"), ("path", None, b"/" + b"x" * 70000)])
+    assert "LIMIT_PATH" in call(server, "POST", up, body, headers)["detail"][0]["msg"]
+    whole = form([("file", "a", b"b"), ("path", None, b"/tmp/f/late")])[0]
+    cut = socket.create_connection(("127.0.0.1", server.port))  # and leaves in the middle of the path
+    cut.sendall(f"POST {up} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {headers['Content-Type']}\r\nContent-Length: {len(whole)}\r\n\r\n".encode() + whole[:-40])
+    sg.wait_for(lambda: "form-" in shell(server, box, "ls -A /tmp"))
+    cut.close()
+    sg.wait_for(lambda: not shell(server, box, "ls -A /tmp /tmp/f | grep -e upload- -e form- || true"))
 
 
 def make_tar(*entries):

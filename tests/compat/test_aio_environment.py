@@ -93,6 +93,7 @@ def test_workspace_is_made_and_is_where_shells_and_files_begin(server):
     assert WORKSPACE in call(server, "POST", "/v1/shell/exec", {"command": "pwd"})["output"]
     call(server, "POST", "/v1/file/write", {"file": "here.txt", "content": "x"})
     assert run(server, f"cat {WORKSPACE}/here.txt")["stdout"] == "x"
+    assert call(server, "POST", "/v1/util/convert_to_markdown", {"uri": "here.txt"}) == "x"
     seen = call(server, "POST", "/v1/code/execute", {"language": "python", "code": "import os; print(os.getcwd())"})
     assert WORKSPACE in str(seen), seen
 
@@ -162,6 +163,12 @@ def test_empty_variables_change_nothing_and_a_setting_by_its_own_name_wins():
     assert inside["SANDGLASS_CGROUP_NAME"].startswith("sandglass-")
     assert "SANDGLASS_AUTH" not in settings({"container": "docker", "JWT_PUBLIC_KEY": "x"})[1], "with a key, tokens are asked for"
     assert settings({"TZ": ZONE, "SANDGLASS_BOX_TIMEZONE": "UTC"})[1]["SANDGLASS_BOX_TIMEZONE"] == "UTC"
+
+
+def test_a_value_may_be_quoted_as_the_original_compose_file_does_it():
+    """WORKSPACE: ${WORKSPACE:-"/home/gem"} of the documentation arrives with its quotes."""
+    env = settings({"WORKSPACE": '"/home/gem"', "TZ": "'UTC'", "BROWSER_EXTRA_ARGS": '--a="b c"'})[1]
+    assert (env["SANDGLASS_BOX_WORKSPACE"], env["SANDGLASS_BOX_TIMEZONE"], env["SANDGLASS_BROWSER_ARGS"]) == ("/home/gem", "UTC", '--a="b c"')
 
 
 def test_wrong_values_are_refused_with_the_name_of_the_setting():

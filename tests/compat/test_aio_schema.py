@@ -119,6 +119,8 @@ WRONG = [
     ("POST", "/v1/sandbox/hooks", {"name": "a b", "command": "x"}, 422), ("DELETE", "/v1/sandbox/hooks/none", None, 404),
     ("POST", "/v1/sandbox/observe/start", {"mode": "off"}, 422), ("DELETE", "/v1/sandbox/observe/reports/none", None, 404),
     ("POST", "/v1/util/convert_to_markdown", {"uri": "/none"}, 404), ("POST", "/v1/util/convert_to_markdown", {"uri": "ftp://x/y"}, 400),
+    ("POST", "/v1/sandbox/hooks", {"name": "no name", "command": "true"}, 422),
+    ("POST", F + "/write", {"file": "/tmp/raw", "content": "\u0100", "encoding": "raw"}, 422),
     ("GET", "/v1/none", None, 404), ("PUT", "/v1/shell/exec", None, 405),
 ]
 
@@ -130,6 +132,10 @@ FILE_FAILURES = [
     (F + "/search", {"file": "/etc/passwd", "regex": "("}, "bad_request", None),
     (F + "/str_replace_editor", {"command": "view", "path": "/none"}, "not_found", "ENOENT"),
     (F + "/read", {"file": "x" * 300}, "invalid_path", "ENAMETOOLONG"),
+    # the file is there: what is not in it is no missing file
+    (F + "/str_replace_editor", {"command": "str_replace", "path": "/etc/passwd", "old_str": "not in it", "new_str": "x"}, "bad_request", None),
+    (F + "/str_replace_editor", {"command": "insert", "path": "/etc/passwd", "insert_line": 10**6, "new_str": "x"}, "bad_request", None),
+    (F + "/str_replace_editor", {"command": "undo_edit", "path": "/etc/passwd"}, "bad_request", None),
 ]
 
 
@@ -192,7 +198,9 @@ def test_wrong_calls_are_answered_in_the_right_shape(server, spec):
         if status == 422:
             schema = {"$ref": "#/components/schemas/HTTPValidationError"}
             assert not aio_schema.errors(spec, schema, answer)
-            assert answer["detail"][0]["loc"][0] == answer["errors"][0]["location"][0]
+            assert answer["detail"][0]["loc"] == answer["errors"][0]["location"]
+            name = answer["detail"][0]["msg"].split(":")[0]
+            assert name not in (body or {}) or answer["detail"][0]["loc"][-1] == name, "a message about a field has its place"
 
 
 def test_file_failures_are_200_with_a_file_operation_error(server, spec):
@@ -250,6 +258,7 @@ def test_the_page_of_the_api_needs_nothing_from_elsewhere(server):
     page = server.request("GET", "/v1/docs")
     text = page.body.decode()
     assert page.status == 200 and "/v1/shell/exec" in text
+    assert "at most 30000 characters of output; unless given true<" in text and "true length of the output<" in text, "defaults of what it takes"
     assert "<script" not in text and "http://" not in text and "https://" not in text
 
 
@@ -304,6 +313,68 @@ def test_documents_become_markdown_in_the_box(server):
             assert part in text, (kind, text)
     view = server.post("/v1/file/str_replace_editor", {"command": "view", "path": "/tmp/doc.xlsx", "row_range": [2, 2]})["data"]
     assert "| 1 |" in view["output"] and "| a |" not in view["output"]
+
+
+PAGE = """<title>not this</title><h1>Head</h1><ul><li>one<ol><li>first<li>second</ol><li><p>two</p><p>more</p></ul>
+<pre><code class="language-py">def f():
+    return 1</code></pre><blockquote><p>said</p><p>twice</p></blockquote><script>nor this</script>"""
+PAGE_MARKDOWN = """# Head
+
+- one
+  1. first
+  2. second
+- two
+
+  more
+
+```py
+def f():
+    return 1
+```
+
+> said
+>
+> twice
+"""
+
+
+def test_the_shape_of_a_document_survives(server):
+    """Indented code, lists in lists, quotes, emphasis, links, counted items, dates, notes: what a reader of the Markdown needs."""
+    w = 'xmlns:w="w" xmlns:r="r"'
+    docx = zipped({
+        "word/document.xml": f'<w:document {w}><w:body><w:p><w:r><w:t xml:space="preserve">all </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>bold</w:t></w:r>'
+        '<w:r><w:rPr><w:b w:val="0"/><w:i/></w:rPr><w:t xml:space="preserve"> slanted</w:t></w:r><w:hyperlink r:id="l"><w:r><w:t>link</w:t></w:r></w:hyperlink></w:p>'
+        '<w:p><w:pPr><w:numPr><w:ilvl w:val="0"/><w:numId w:val="7"/></w:numPr></w:pPr><w:r><w:t>a</w:t></w:r></w:p>'
+        '<w:p><w:pPr><w:pStyle w:val="Counted"/></w:pPr><w:r><w:t>b</w:t></w:r></w:p>'
+        '<w:p><w:pPr><w:pStyle w:val="ListBullet"/></w:pPr><w:r><w:t>c</w:t></w:r></w:p></w:body></w:document>',
+        "word/_rels/document.xml.rels": '<R><R Id="l" Type="x/hyperlink" Target="https://e.test/" TargetMode="External"/></R>',
+        "word/styles.xml": f'<w:styles {w}><w:style w:styleId="Counted"><w:pPr><w:numPr><w:numId w:val="7"/></w:numPr></w:pPr></w:style></w:styles>',
+        "word/numbering.xml": f'<w:numbering {w}><w:abstractNum w:abstractNumId="3"><w:lvl w:ilvl="0"><w:numFmt w:val="decimal"/></w:lvl></w:abstractNum>'
+        '<w:num w:numId="7"><w:abstractNumId w:val="3"/></w:num></w:numbering>'})
+    xlsx = zipped({
+        "xl/workbook.xml": f'<workbook {w}><sheets><sheet name="One" r:id="r1"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": '<R><R Id="r1" Target="/xl/worksheets/s.xml"/></R>',
+        "xl/styles.xml": '<s><numFmts><numFmt numFmtId="170" formatCode="yyyy\\-mm"/><numFmt numFmtId="171" formatCode="0.0 &quot;days&quot;"/></numFmts>'
+        '<cellXfs><xf numFmtId="0"/><xf numFmtId="14"/><xf numFmtId="170"/><xf numFmtId="171"/></cellXfs></s>',
+        "xl/worksheets/s.xml": '<w><sheetData><row><c r="A1" s="1"><v>45293</v></c><c r="B1" s="2"><v>45293.5</v></c><c r="C1" s="3"><v>45293</v></c>'
+        '<c r="D1" t="b"><v>1</v></c><c r="E1"><f>A1+1</f></c></row><row><c r="A2"/></row></sheetData></w>'})
+    p = 'xmlns:p="p" xmlns:r="r"'
+    pptx = zipped({
+        "ppt/presentation.xml": f'<p:x {p}><p:sldIdLst><p:sldId r:id="b"/><p:sldId r:id="a"/></p:sldIdLst></p:x>',
+        "ppt/_rels/presentation.xml.rels": '<R><R Id="a" Target="slides/slide1.xml"/><R Id="b" Target="slides/slide2.xml"/></R>',
+        "ppt/slides/slide1.xml": f'<p:s {p}><p:tbl><p:tr><p:tc><p:txBody><p:p><p:r><p:t>cell</p:t></p:r></p:p></p:txBody></p:tc></p:tr></p:tbl></p:s>',
+        "ppt/slides/slide2.xml": f'<p:s {p}><p:sp><p:txBody><p:p><p:t>body</p:t></p:p></p:txBody></p:sp><p:sp><p:ph type="title"/><p:txBody><p:p><p:t>Top</p:t></p:p></p:txBody></p:sp></p:s>',
+        "ppt/slides/_rels/slide2.xml.rels": '<R><R Id="n" Type="x/notesSlide" Target="../notesSlides/n.xml"/></R>',
+        "ppt/notesSlides/n.xml": f'<p:n {p}><p:sp><p:ph type="body"/><p:txBody><p:p><p:t>say this</p:t></p:p></p:txBody></p:sp></p:n>'})
+    webp = base64.b64encode(b"RIFF\0\0\0\0WEBPVP8X" + b"\0" * 8 + (29).to_bytes(3, "little") + (19).to_bytes(3, "little")).decode()
+    whole = {"html": (base64.b64encode(PAGE.encode()).decode(), PAGE_MARKDOWN),
+             "docx": (docx, "all **bold** *slanted*[link](https://e.test/)\n\n1. a\n2. b\n- c\n"),
+             "xlsx": (xlsx, "## One\n\n| 2024-01-02 | 2024-01-02 12:00:00 | 45293 | TRUE | =A1+1 |\n| --- | --- | --- | --- | --- |\n"),
+             "pptx": (pptx, "<!-- Slide number: 1 -->\n\nbody\n\n# Top\n\n### Notes:\n\nsay this\n\n<!-- Slide number: 2 -->\n\n| cell |\n| --- |\n\n"),
+             "webp": (webp, "![shape.webp](/tmp/shape.webp)\n\n- Format: WebP\n- Bytes: 30\n- Size: 30x20 pixels\n")}
+    for kind, (content, markdown) in whole.items():
+        server.post("/v1/file/write", {"file": f"/tmp/shape.{kind}", "content": content, "encoding": "base64"})
+        assert server.post("/v1/util/convert_to_markdown", {"uri": f"/tmp/shape.{kind}"})["data"] == markdown, kind
 
 
 def make_pdf(text):

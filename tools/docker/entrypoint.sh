@@ -3,9 +3,30 @@
 # then the server takes this process's place. A setting that is given by its own name wins.
 set -eu
 
-# as NAME SETTING: an unset or empty variable changes nothing
+# The volume /usr outlives the image that it was filled from, if Compose makes the container anew. Then it is filled again,
+# from the image below the mounts; programs of the image do that, since those in the volume are what changes. The copy takes
+# its place by a few renames, the mark is last: what ends before or behind them is done again at the next start.
+refill='set -e; cd /mnt; rm -rf .new .old; mkdir .new .old; cp -a /usr/. .new/; rm -f sandglass.build .new/sandglass.build
+for n in *; do mv "$n" .old/; [ ! -e ".new/$n" ] || mv ".new/$n" .; done; mv .new/* . 2>/dev/null || :
+cp /etc/sandglass.build .; rm -rf .new .old'
+if [ -n "${container-}" ] && [ -f /etc/sandglass.build ] && ! cmp -s /etc/sandglass.build /usr/sandglass.build; then
+    echo "entrypoint: the volume /usr is of another image; filling it from this one"
+    mkdir -p /run/image
+    if mount --bind / /run/image && mount --bind /usr /run/image/mnt && chroot /run/image sh -c "$refill"; then
+        umount /run/image/mnt /run/image
+        exec "$0" "$@"
+    fi
+    echo "entrypoint: could not fill it; make the container with a new one: docker compose up -V" >&2
+    exit 1
+fi
+
+# as NAME SETTING: an unset or empty variable changes nothing. A value may be quoted: AIO's own compose file has quotes in
+# its default of WORKSPACE, and Compose leaves them there.
 as() {
     eval "value=\${$1-} given=\${$2+yes}"
+    case $value in
+    '"'*'"' | "'"*"'") value=${value#?} value=${value%?} ;;
+    esac
     if [ -n "$value" ] && [ -z "$given" ]; then
         export "$2=$value"
     fi

@@ -56,7 +56,7 @@ def agent(server):
     return Agent(server)
 
 
-@pytest.mark.parametrize("work", range(45))
+@pytest.mark.parametrize("work", range(46))
 def test_task(agent, work):
     if work >= len(TASKS):
         pytest.fail("there are fewer tasks than the range says")
@@ -64,7 +64,7 @@ def test_task(agent, work):
 
 
 def test_there_are_at_least_forty_and_none_is_left_out():
-    assert len(TASKS) == 45
+    assert len(TASKS) == 46
 
 
 @task
@@ -415,6 +415,18 @@ def map_a_name_to_a_port(a):
 def long_output_is_cut_and_says_so(a):
     out = a.shell("seq 100000")["output"]
     assert len(out) < 31000 and "omitted" in out and out.endswith("100000")
+    hint = lambda path, **body: a.server.request("POST", a.base + path, {"command": "seq 100000", **body})["hint"]  # noqa: E731
+    assert "30000 characters" in hint("/v1/shell/exec") and "output.head" in hint("/v1/shell/exec", truncate=False)
+    assert "max_output_length" in hint("/v1/bash/exec") and hint("/v1/bash/exec", max_output_length=0) is None
+    assert "LIMIT_OUTPUT_KEPT" in hint("/v1/bash/exec", max_output_length=0, command="head -c 20M /dev/zero | tr '\\0' x")
+
+
+@task
+def look_around_in_a_directory(a):
+    a.bash("mkdir -p /tmp/look/src/deep /tmp/look/.git; touch /tmp/look/src/a.c /tmp/look/src/deep/b.c /tmp/look/.env")
+    text = a.edit("view", "/tmp/look")["output"]
+    assert "/tmp/look/src/\n/tmp/look/src/a.c\n" in text and "b.c" not in text
+    assert ".env" not in text and "2 hidden files/directories" in text, "what is left out is counted"
 
 
 @task
