@@ -10,7 +10,6 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "isolate/mountfd.h"
-#include "isolate/step.h"
 #include "wire/boot.h"
 
 enum { TTY_GID = 5 };
@@ -79,13 +78,21 @@ static int attach_shm(int dev, const struct kernelfs_opts *o, struct err *e)
     return mountfd_attach_at(shm, dev, "shm", e);
 }
 
-static int attach_dev(const struct kernelfs_opts *o, struct err *e)
+int kernelfs_attach_dev(const struct kernelfs_opts *o, struct err *e)
 {
     auto_close int dev = mountfd_clone(o->scratch, "dev", MOUNT_NOSUID | MOUNT_NOEXEC, -1, e);
     if (dev < 0)
         return dev;
     int r = attach_dir(o->root, "dev", dev, o, e);
-    return r < 0 ? r : TAKE_FD(dev);
+    if (r < 0)
+        return r;
+    r = attach_pts(dev, o, e);
+    if (r < 0)
+        return err_wrap(e, r, "mount /dev/pts");
+    r = attach_shm(dev, o, e);
+    if (r < 0)
+        return err_wrap(e, r, "mount /dev/shm");
+    return 0;
 }
 
 /* Hides one place of /proc behind a mount of ours; the cover comes from our own tmpfs, never from a path that an
@@ -116,39 +123,33 @@ static int make_readonly(int proc, const char *name, struct err *e)
 
 /* Most of these are closed to a box by ownership already: they belong to host root, whom the box's user namespace
  * does not know. The covers are the second fence. kallsyms tells kernel addresses where kptr_restrict is 0. */
-static int cover_proc(const struct kernelfs_opts *o, int proc, struct err *e)
+int kernelfs_attach_proc(const struct kernelfs_opts *o, struct err *e)
 {
     static const char *const covered[] = { "kcore",         "keys",     "timer_list", "sched_debug",
                                            "sysrq-trigger", "kallsyms", "scsi",       "acpi" };
     static const char *const readonly[] = { "sys", "bus", "fs", "irq" };
 
-    for (size_t i = 0; i < ARRAY_LEN(covered); i++) {
-        int r = cover(proc, covered[i], o->scratch, e);
-        if (r < 0)
-            return r;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(readonly); i++) {
-        int r = make_readonly(proc, readonly[i], e);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
-static int attach_proc(const struct kernelfs_opts *o, struct err *e)
-{
     auto_close int proc = mountfd_new("proc", NULL, MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC, e);
     if (proc < 0)
         return err_wrap(e, proc, "mount /proc");
     int r = attach_dir(o->root, "proc", proc, o, e);
-    return r < 0 ? r : TAKE_FD(proc);
-}
-
-static int attach_sys(const struct kernelfs_opts *o, struct err *e)
-{
+    if (r < 0)
+        return r;
+    for (size_t i = 0; i < ARRAY_LEN(covered); i++) {
+        r = cover(proc, covered[i], o->scratch, e);
+        if (r < 0)
+            return r;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(readonly); i++) {
+        r = make_readonly(proc, readonly[i], e);
+        if (r < 0)
+            return r;
+    }
     auto_close int sys =
         mountfd_clone(o->scratch, "empty", MOUNT_RO | MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC, -1, e);
-    return sys < 0 ? sys : attach_dir(o->root, "sys", sys, o, e);
+    if (sys < 0)
+        return sys;
+    return attach_dir(o->root, "sys", sys, o, e);
 }
 
 /* Files of /etc that differ from box to box are mounted, not written: the box's own changes stay comparable with those
@@ -186,7 +187,7 @@ static int attach_names(const struct kernelfs_opts *o, int run, struct err *e)
     return attach_name(o, run, "resolv.conf", text, e);
 }
 
-static int attach_run(const struct kernelfs_opts *o, struct err *e)
+int kernelfs_attach_run(const struct kernelfs_opts *o, struct err *e)
 {
     char uid[32], gid[32];
     const char *const opts[] = { "size=64m", "nr_inodes=4096", "mode=0755", uid, gid, "source=run", NULL };
@@ -204,34 +205,4 @@ static int attach_run(const struct kernelfs_opts *o, struct err *e)
         return err_sys(e, "make /run/lock");
     int r = attach_dir(o->root, "run", run, o, e);
     return r < 0 ? r : attach_names(o, run, e);
-}
-
-int kernelfs_attach(const struct kernelfs_opts *o, struct kernelfs *ret, struct err *e)
-{
-    int r = step_reach(STEP_DEV, e);
-    if (r < 0)
-        return r;
-    r = ret->dev = attach_dev(o, e);
-    if (r < 0)
-        return r;
-    r = step_reach(STEP_PROC, e);
-    if (r < 0)
-        return r;
-    r = ret->proc = attach_proc(o, e);
-    return r < 0 ? r : attach_run(o, e);
-}
-
-int kernelfs_finish(const struct kernelfs_opts *o, const struct kernelfs *k, struct err *e)
-{
-    int r = cover_proc(o, k->proc, e);
-    if (r < 0)
-        return r;
-    r = attach_sys(o, e);
-    if (r < 0)
-        return r;
-    r = attach_pts(k->dev, o, e);
-    if (r < 0)
-        return err_wrap(e, r, "mount /dev/pts");
-    r = attach_shm(k->dev, o, e);
-    return r < 0 ? err_wrap(e, r, "mount /dev/shm") : 0;
 }

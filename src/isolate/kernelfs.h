@@ -19,10 +19,6 @@ struct kernelfs_opts {
     const char *dns; /* the nameserver's address; NULL: none */
     bool pristine;   /* only we have written to root */
 };
-struct kernelfs { /* mounts, for kernelfs_finish() */
-    int dev, proc;
-};
-/* What init itself needs: /dev with its nodes, /proc, /run, names in /etc. */
-int kernelfs_attach(const struct kernelfs_opts *o, struct kernelfs *ret, struct err *e);
-/* What only programs need: the covers of /proc, /sys, /dev/pts, /dev/shm. */
-int kernelfs_finish(const struct kernelfs_opts *o, const struct kernelfs *k, struct err *e);
+int kernelfs_attach_dev(const struct kernelfs_opts *o, struct err *e);
+int kernelfs_attach_proc(const struct kernelfs_opts *o, struct err *e);
+int kernelfs_attach_run(const struct kernelfs_opts *o, struct err *e);

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -289,33 +290,27 @@ static int make_home(const struct root_opts *o, int root, struct err *e)
 
 /* --- leaving the host --- */
 
-static struct { /* of one process, once */
-    struct kernelfs_opts opts;
-    struct kernelfs mounts;
-} kernel;
+static pid_t leaving; /* 0: the host's root is gone */
 
-static pid_t leaving; /* 0: the root is as it is to be, and the host's is gone */
-
-static int finish_and_leave(struct err *e)
+/* Takes the host's mounts off, which are gone at once, but the kernel waits for a grace period before it says so: from
+ * a tenth of a millisecond to ten on a busy machine. Another process does that, with its own credentials and directory,
+ * on a stack of its own; it shares our memory because nothing is cheaper. No signal tells of its end: nobody reaps it
+ * by accident. */
+static int leave(void *arg)
 {
-    int r = kernelfs_finish(&kernel.opts, &kernel.mounts, e);
-    if (r < 0)
-        return r;
-    return umount2(".", MNT_DETACH) < 0 ? err_sys(e, "detach the host's root") : 0;
+    (void)arg;
+    _exit(umount2(".", MNT_DETACH) < 0);
 }
 
-/* What programs need and init does not is done by another process while init starts, and the host's mounts are taken
- * off: they are gone at once, but the kernel waits for a grace period before it says so, from a tenth of a millisecond
- * to ten on a busy machine. No signal tells of its end: nobody reaps it by accident. */
 static int leave_host(struct err *e)
 {
-    leaving = (pid_t)syscall(SYS_clone, 0, NULL, NULL, NULL, 0);
-    if (leaving == 0)
-        _exit(finish_and_leave(e) < 0);
+    static char stack[16 * 1024] __attribute__((aligned(16)));
+
+    leaving = clone(leave, stack + sizeof stack, CLONE_VM, NULL);
     if (leaving > 0)
         return 0;
     leaving = 0;
-    return finish_and_leave(e);
+    return umount2(".", MNT_DETACH) < 0 ? err_sys(e, "detach the host's root") : 0;
 }
 
 void root_settle(void)
@@ -348,14 +343,27 @@ static int pivot(int root, struct err *e)
 
 static int attach_kernel(const struct root_opts *o, int scratch, int root, struct err *e)
 {
-    kernel.opts = (struct kernelfs_opts){ .root = root,
-                                          .scratch = scratch,
-                                          .base = o->base,
-                                          .shm_bytes = o->spec->shm_bytes,
-                                          .id = o->id,
-                                          .dns = o->dns,
-                                          .pristine = pristine(o) };
-    return kernelfs_attach(&kernel.opts, &kernel.mounts, e);
+    const struct kernelfs_opts k = { .root = root,
+                                     .scratch = scratch,
+                                     .base = o->base,
+                                     .shm_bytes = o->spec->shm_bytes,
+                                     .id = o->id,
+                                     .dns = o->dns,
+                                     .pristine = pristine(o) };
+
+    int r = step_reach(STEP_DEV, e);
+    if (r < 0)
+        return r;
+    r = kernelfs_attach_dev(&k, e);
+    if (r < 0)
+        return r;
+    r = step_reach(STEP_PROC, e);
+    if (r < 0)
+        return r;
+    r = kernelfs_attach_proc(&k, e);
+    if (r < 0)
+        return r;
+    return kernelfs_attach_run(&k, e);
 }
 
 static struct parts p; /* of one process, once */

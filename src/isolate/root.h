@@ -39,6 +39,6 @@ struct root_opts {
 int root_build(const struct root_opts *o, int *ret_scratch, struct err *e);
 /* Then: on success it lives in the new root, and the host's files are out of sight. */
 int root_enter(struct err *e);
-/* To be called before the first program of the box is started: until then some of its mounts may be missing, and the
- * kernel busy taking the host's away. Cheap afterwards; if it failed, the process ends. */
+/* To be called before the first program of the box is started: until then the kernel may still be busy taking the
+ * host's mounts away. Cheap afterwards; if it failed, the process ends. */
 void root_settle(void);
