@@ -104,6 +104,7 @@ def settled(box):
 
 def snapshots_and_resets():
     resets = {}
+    time.sleep(3)  # the image of a new home is read whole by each reset of its first two seconds
     for count in (0, 10, MANY):
         samples = max(3, N // 20) if count == MANY else max(5, N // 5)
         took, back, proved = [], [], []
