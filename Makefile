@@ -82,6 +82,7 @@ test: deps
 lint:
 	@tools/lint.sh
 bench: all
+	@tools/deps.sh test
 	@tests/bench/run.sh
 fuzz:
 	@tests/fuzz/run.sh

@@ -63,8 +63,10 @@ const struct config_key config_keys[] = {
         .form = FORM_IMAGE),
     KEY("box.memory", SIZE, box_memory_bytes, "memory of a box", .def = "1g", .min = FLOOR_BOX_MEMORY,
         .max = LIMIT_BOX_MEMORY),
-    KEY("box.disk", SIZE, box_disk_bytes, "size of what a box may write", .def = "1g", .min = FLOOR_BOX_DISK,
-        .max = LIMIT_BOX_DISK),
+    KEY("box.disk", SIZE, box_disk_bytes,
+        "size of what a box may write; it lies in memory, beside box.memory: the kernel's limit is the sum of both, so that "
+        "programs may take what files leave",
+        .def = "1g", .min = FLOOR_BOX_DISK, .max = LIMIT_BOX_DISK),
     KEY("box.shm", SIZE, box_shm_bytes, "size of /dev/shm", .def = "64m", .min = FLOOR_BOX_SHM, .max = LIMIT_BOX_SHM),
     KEY("box.cpu", MILLI, box_cpu_milli, "cores of a box, as a decimal", .def = "2.0", .min = FLOOR_BOX_CPU_MILLI,
         .max = LIMIT_BOX_CPU_MILLI),
