@@ -19,6 +19,7 @@
 #include "daemon/chain.h"
 #include "daemon/fdstore.h"
 #include "daemon/image_proof.h"
+#include "image/sha.h"
 #include "isolate/child.h"
 #include "isolate/spec.h"
 #include "isolate/step.h"
@@ -712,6 +713,8 @@ int seats_open(struct seats *s, const struct supervise_opts *o, struct loop *l, 
     if (r < 0)
         return r;
     watch_open(&s->watch, l);
+    (void)sha_of(
+        STR("")); /* libcrypto begins with reading its configuration: here, and not in each worker that hashes */
     s->pool_timer = loop_timer_new(l, on_pool_timer, s);
     s->blank_timer = loop_timer_new(l, blank_pump, s);
     seats_recover(s);

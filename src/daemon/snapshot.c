@@ -3,6 +3,7 @@
  * writable layer by descriptor and never follows a path that the box could have made. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 #include <sys/epoll.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,9 +27,11 @@
 
 enum {
     FREEZE_WAIT_MS = 2000,
+    FREEZE_LOOK_US = 300, /* at first without a sleep: most stand still within this */
     FREEZE_POLL_MS = 1,
     MERGE_COUNT = 8,    /* so many layers of one size class become one of the next: each is copied log times */
     FLATTEN_BELOW = 24, /* a box that was forked from so many layers gets one in their place */
+    HASH_NICE = 10,
 };
 
 enum work { WORK_SEAL, WORK_VERIFY, WORK_HASH, WORK_MERGE, WORK_FLATTEN };
@@ -167,6 +171,8 @@ static void seal_and_hash(const struct seat *x, const struct snapshot *p, int pi
     say(pipe, &r);
     if (r.result < 0 || (!done.changed && !is_bare(x)))
         return;
+    (void)setpriority(PRIO_PROCESS, 0,
+                      HASH_NICE);        /* nobody waits any more, and whoever forks the box wants a processor */
     if (done.changed && x->sealed_count) /* the new one has a newer */
         layer_drop_index(x->all->opts->home, x->sealed[x->sealed_count - 1]);
     for (uint32_t i = 0; i < x->spec.layer_count && (done.full || !x->sealed_is_all); i++)
@@ -489,7 +495,17 @@ static void refuse(struct seats *s, const struct seat_waiter *w, const char *id,
     seat_answer(s, w, &r);
 }
 
-/* It stands still: whatever was done to its files is in the queue of events. */
+static bool stands_still(const struct snapshot *p)
+{
+    int64_t until = p->began_us + FREEZE_LOOK_US;
+    bool frozen;
+
+    while (!(frozen = cgroup_frozen(&p->all->groups, p->id)) && now_us() < until)
+        (void)sched_yield(); /* its processes need a processor to stop on */
+    return frozen;
+}
+
+/* When it stands still, whatever was done to its files is in the queue of events. */
 static void look(void *arg)
 {
     struct snapshot *p = arg;
@@ -499,7 +515,7 @@ static void look(void *arg)
     if (!x || x->state != SEAT_OUT) {
         answer_failed(p, "it ended meanwhile");
         end(p);
-    } else if (cgroup_frozen(&p->all->groups, p->id)) {
+    } else if (stands_still(p)) {
         watch_begin(&p->all->watch, &x->watched, x->proc.scratch);
         watch_take(&p->all->watch, &x->watched, &p->changes);
         start(p, x, NULL);

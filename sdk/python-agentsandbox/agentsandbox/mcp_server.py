@@ -49,7 +49,9 @@ def _described(message: dict[str, Any]) -> dict[str, str]:
     meta = params.get("_meta")
     version = meta.get("io.modelcontextprotocol/protocolVersion") if isinstance(meta, dict) else None
     method = message.get("method")
-    if not isinstance(version, str) or not isinstance(method, str) or not (version + method).isascii() or not (version + method).isprintable():
+    if not isinstance(version, str) or not isinstance(method, str):
+        return {}
+    if not (version + method).isascii() or not (version + method).isprintable():
         return {}
     name = params.get("uri" if method == "resources/read" else "name")
     headers = {"MCP-Protocol-Version": version, "Mcp-Method": method}
@@ -100,7 +102,8 @@ class _Bridge:
         if self.client.token:
             headers["Authorization"] = "Bearer " + self.client.token
         data = None if line is None else line.encode()
-        return self.opener.open(urllib.request.Request(self.client.url + "/mcp?profile=knowlyr", data=data, headers=headers, method=method))
+        url = self.client.url + "/mcp?profile=knowlyr"
+        return self.opener.open(urllib.request.Request(url, data=data, headers=headers, method=method))
 
     def deliver(self, message: dict[str, Any], line: str, about: _Open | None = None) -> None:
         text = None
@@ -125,7 +128,8 @@ class _Bridge:
                 said = body.strip()[:1000]
             text = f"the server answered {e.code}: {said}"
         except (OSError, http.client.HTTPException) as e:
-            text = f"no server at {self.client.url}: {getattr(e, 'reason', e)}; start one with 'sandglass serve', or set SANDGLASS_URL"
+            why = getattr(e, "reason", e)
+            text = f"no server at {self.client.url}: {why}; start one with 'sandglass serve', or set SANDGLASS_URL"
         if text and "id" in message:
             self.put(_error(message["id"], text), about)
 
