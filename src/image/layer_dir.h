@@ -12,7 +12,7 @@ struct layer_new {
 };
 
 int layer_new_begin(const char *home, const char *id, struct layer_new *ret, struct err *e);
-int layer_new_top(struct layer_new *n, struct err *e); /* makes it; borrowed */
+int layer_new_top(struct layer_new *n, struct err *e);   /* makes it; borrowed */
 int layer_new_links(struct layer_new *n, struct err *e); /* likewise */
 int layer_new_seal(struct layer_new *n, bool sync, struct err *e);
 int layer_take_index(struct layer_new *n, const struct layer_chain *c, struct err *e); /* of c's newest */

@@ -69,7 +69,7 @@ struct wire_call {
     int64_t timeout_ms; /* 0: none */
     int64_t head_bytes, tail_bytes, kept_bytes; /* caps for each output stream */
     int64_t expect_us; /* the result is likely to be there within this time: look for it before you sleep; 0: sleep */
-    struct str params;                          /* packed by the tool's own table */
+    struct str params; /* packed by the tool's own table */
 };
 struct wire_env {
     struct pairs env;

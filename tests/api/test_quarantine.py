@@ -354,6 +354,7 @@ def test_a_reset_takes_no_seat_in_which_something_was_written():
 
     def a_new_one_has_files():
         sg.wait_for(parked)
+        time.sleep(2)  # for its browser, which goes on starting
         with s.box() as new:
             return new.show()["warm"] and snapshot(new)["layers"]
 
@@ -362,7 +363,7 @@ def test_a_reset_takes_no_seat_in_which_something_was_written():
         with s.box() as box:
             for _ in range(3):
                 sg.wait_for(parked)
-                time.sleep(1)  # for the parked one's browser
+                time.sleep(2)  # for the parked one's browser
                 r = restore(box, "reset")
                 bare = snapshot(box)
                 assert r["proved"] is True and (bare["layers"], bare["changed"]) == ([], False)
