@@ -2,10 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/fs.h>
 #include <stdio.h>
 #include <sys/file.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 
 #include "base/auto.h"
@@ -27,30 +25,14 @@ static int bad_id(const char *id, struct err *e)
     return err_set(e, ERR_INVALID, "'%.80s' is no id of a layer", id);
 }
 
-/* Layers have nothing to do with each other, and ext4 may lay each where there is room for it. Else it lays them all beside
- * each other; and for minutes after one of ten thousand files was removed there, each new file takes it a millisecond,
- * because it looks at every one of those numbers before it takes another. */
-static void spread(int dir)
-{
-    int flags;
-
-    if (ioctl(dir, FS_IOC_GETFLAGS, &flags) < 0 || flags & FS_TOPDIR_FL)
-        return;
-    flags |= FS_TOPDIR_FL;
-    (void)ioctl(dir, FS_IOC_SETFLAGS, &flags); /* other file systems do not know it, and do not need it */
-}
-
 int layer_open_all(const char *home, struct err *e)
 {
     char path[4200];
 
     snprintf(path, sizeof path, "%s/layers", home);
-    bool made = mkdir(path, 0700) == 0;
-    if (!made && errno != EEXIST)
+    if (mkdir(path, 0700) < 0 && errno != EEXIST)
         return err_sys(e, "make '%s'", path);
     int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (made && fd >= 0)
-        spread(fd);
     return fd < 0 ? err_sys(e, "open '%s'", path) : fd;
 }
 
