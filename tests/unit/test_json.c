@@ -731,3 +731,57 @@ TEST(json_base64_takes_white_space_and_missing_padding_but_no_garbage)
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
         EXPECT_TRUE(!base64_decode(&a, str_of(wrong[i])).p);
 }
+
+/* An odd byte may stand anywhere in a string of any length: the looks at many bytes at once must find it. */
+TEST(json_finds_an_odd_byte_at_every_place_of_strings_of_every_length)
+{
+    static const struct {
+        char byte;
+        const char *written;
+    } odd[] = {
+        { '"', "\\\"" }, { '\\', "\\\\" }, { '\n', "\\n" }, { 0x1f, "\\u001f" }, { (char)0xff, "\xEF\xBF\xBD" }
+    };
+
+    for (size_t n = 1; n <= 70; n++)
+        for (size_t at = 0; at < n; at++)
+            for (size_t k = 0; k < ARRAY_LEN(odd); k++) {
+                auto_arena a = { 0 };
+                auto_buf out = { .cap = 4096 };
+                auto_free char *text = malloc(n); /* exactly as long: a look behind its end is found */
+                struct jw w = { .out = &out };
+                char want[256];
+                struct json *v = NULL;
+
+                memset(text, '~', n);
+                text[at] = odd[k].byte;
+                jw_str(&w, (struct str){ text, n });
+                snprintf(want, sizeof want, "\"%.*s%s%.*s\"", (int)at,
+                         "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~", odd[k].written,
+                         (int)(n - at - 1), "~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~~");
+                EXPECT_STR(buf_view(&out), want);
+                EXPECT_INT(json_parse(&a, buf_view(&out), &v, NULL), 0);
+                if (odd[k].byte != (char)0xff)
+                    EXPECT_TRUE(v && str_eq(v->s, (struct str){ text, n }));
+            }
+}
+
+TEST(json_writes_times_as_the_shortest_text_that_reads_back)
+{
+    static const double more[] = { 0,    0.1,   0.30000000000000004, 1e-4, 0.0005, 999999999999.999, 1e12, 123456.7891,
+                                   -1.5, 2.5e-3 };
+
+    for (int i = 0; i < 20000; i++) {
+        double d = i < (int)ARRAY_LEN(more) ? more[i] : i < 12000 ? i / 1000.0 : i * 7919.0 / 1000;
+        auto_buf out = { .cap = 64 };
+        struct jw w = { .out = &out };
+        char want[40];
+
+        for (int digits = 15; digits <= 17; digits++) {
+            snprintf(want, sizeof want, "%.*g", digits, d);
+            if (strtod(want, NULL) == d)
+                break;
+        }
+        jw_num(&w, d);
+        EXPECT_STR(buf_view(&out), want);
+    }
+}
