@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -681,3 +682,23 @@ def test_user_namespaces_are_refused_where_the_server_allows_none(server):
     assert 400 <= r.status < 500 and "box.user_namespaces" in r["error"]["message"], (r.status, r.body)
     r = server.request("POST", "/sg/v1/boxes", {"user_namespaces": "yes"})
     assert r.status == 400 and "user_namespaces" in r["error"]["message"]
+
+
+def test_a_machine_without_memory_loses_programs_before_inits_and_those_before_the_server(server):
+    def score(pid):
+        return int(pathlib.Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+    for cold in (False, True):
+        with server.box(cold=cold) as b:
+            assert int(b.out("cat /proc/self/oom_score_adj")) == 1000
+            assert score(server.init_pid(b.id)) == 500
+    assert all(score(pid) < 500 for pid in server.pids().values())
+
+
+def test_an_init_of_which_programs_were_asked_can_give_none_more_than_the_box_is_to_have(server):
+    for cold in (False, True):
+        with server.box(cold=cold) as b:
+            b.out("true")
+            status = pathlib.Path(f"/proc/{server.init_pid(b.id)}/status").read_text()
+            bound = int(re.search(r"CapBnd:\s+(\w+)", status)[1], 16)
+            assert not bound & (1 << 21 | 1 << 12 | 1 << 27), "SYS_ADMIN, NET_ADMIN, MKNOD"
