@@ -234,7 +234,7 @@ def test_a_waiting_context_that_dies_or_is_outdated_is_replaced_and_nobody_is_to
     run(box, "1", session="first")
     host, _ = spare(server, box)
     os.kill(host, signal.SIGKILL)
-    sg.wait_for(lambda: not sg.read(f"/proc/{host}/cmdline"))
+    sg.wait_for(lambda: (sg.read(f"/proc/{host}/stat").rpartition(") ")[2] or "X")[0] in "ZX")
     assert run(box, "1", session="after")["restarted"] is False
     _, pid = spare(server, box)
     site = run(box, "import site; print(site.getusersitepackages())", session=None)["stdout"].strip()
