@@ -136,6 +136,7 @@ static struct terminal *terminal_make(struct init *in, const struct terminal_opt
     t->no_change_ms = NO_CHANGE_MS;
     t->created_us = t->last_us = wall_us();
     buf_init(&t->input, LIMIT_TERMINAL_INPUT);
+    buf_init(&t->early, LIMIT_TERMINAL_INPUT);
     buf_init(&t->held, MARK_MAX);
     commands_init(t);
     t->next = in->terminals;
@@ -259,6 +260,7 @@ static void drop_pty(struct terminal *t)
     if (t->pty >= 0)
         close(TAKE_FD(t->pty));
     buf_reset(&t->input);
+    buf_reset(&t->early);
     buf_reset(&t->held);
     t->full = false;
 }
@@ -359,6 +361,7 @@ static void terminal_free(struct terminal *t)
     }
     (void)rmdir(t->dir);
     buf_done(&t->input);
+    buf_done(&t->early);
     buf_done(&t->held);
     free(t->ring);
     free(t->name);
@@ -501,7 +504,15 @@ static void feed(struct terminal *t)
 void terminal_press(struct terminal *t, const char *keys)
 {
     (void)buf_z(&t->input, keys);
+    t->open_line = false;
     feed(t);
+}
+
+/* Until bash has begun a command its line editor may have the terminal, raw: there Enter and control-D are bytes like
+ * others, and would reach the command as such. So they wait here. */
+static bool is_about_to_begin(const struct terminal *t)
+{
+    return t->current && t->current->status == COMMAND_WAITING;
 }
 
 int terminal_type(struct terminal *t, struct str bytes, struct err *e)
@@ -511,14 +522,29 @@ int terminal_type(struct terminal *t, struct str bytes, struct err *e)
         if (r < 0)
             return r;
     }
-    if (t->input.n + bytes.n > LIMIT_TERMINAL_INPUT)
+    if (t->input.n + t->early.n + bytes.n > LIMIT_TERMINAL_INPUT)
         return err_set(e, ERR_LIMIT, "more than LIMIT_TERMINAL_INPUT (%ld bytes) of input wait for session %s",
                        LIMIT_TERMINAL_INPUT, t->name);
-    (void)buf_str(&t->input, bytes);
+    if (bytes.n)
+        t->open_line = !strchr("\r\n\004", bytes.p[bytes.n - 1]);
     t->typed = true;
     t->last_us = wall_us();
+    (void)buf_str(is_about_to_begin(t) ? &t->early : &t->input, bytes);
     feed(t);
     return 0;
+}
+
+int terminal_type_end(struct terminal *t, struct err *e)
+{
+    /* Behind a line that was begun, the first only hands it over. */
+    return terminal_type(t, t->open_line ? STR("\004\004") : STR("\004"), e);
+}
+
+void terminal_type_early(struct terminal *t)
+{
+    (void)buf_str(&t->input, (struct str){ t->early.p, t->early.n });
+    buf_reset(&t->early);
+    feed(t);
 }
 
 bool terminal_at_prompt(const struct terminal *t)

@@ -85,7 +85,8 @@ void command_kill(struct command *c); /* ends it and its children; its wait says
 /* --- the keyboard and the screen --- */
 
 int terminal_type(struct terminal *t, struct str bytes, struct err *e);
-bool terminal_at_prompt(const struct terminal *t); /* bash itself is in front, not a program */
+int terminal_type_end(struct terminal *t, struct err *e); /* control-D, so that whoever reads finds the end */
+bool terminal_at_prompt(const struct terminal *t);        /* bash itself is in front, not a program */
 void terminal_resize(struct terminal *t, int cols, int rows);
 /* What was written, by its place in the whole; the oldest may be gone: then *offset moves. */
 struct str terminal_read(const struct terminal *t, int64_t *offset, size_t max, struct arena *a);

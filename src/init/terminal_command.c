@@ -262,6 +262,7 @@ static void end_command(struct terminal *t, enum command_status status, int exit
     loop_timer_set(t->hard, -1);
     loop_timer_set(t->ending, -1);
     procs_done(&t->doomed);
+    buf_reset(&t->early); /* it never began */
     if (!c)
         return;
     c->status = status;
@@ -376,6 +377,7 @@ static void begun(struct terminal *t, unsigned seq)
     c->begun_us = c->last_output_us = now_us();
     if (c->hard_ms > 0)
         loop_timer_set(t->hard, c->hard_ms);
+    terminal_type_early(t);
 }
 
 static struct tree tree_of(const struct terminal *t)

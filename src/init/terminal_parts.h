@@ -25,6 +25,8 @@ struct terminal {
     bool closing;
     bool spare;       /* waits, already started, for whoever names none */
     struct buf input; /* typed, not taken by the pseudo terminal yet */
+    struct buf early; /* typed for a command that has not begun */
+    bool open_line;   /* the last key was not Enter */
     bool full;        /* it takes no more: the loop watches for room */
 
     char *ring; /* the last LIMIT_TERMINAL_KEPT bytes of output */
@@ -48,6 +50,7 @@ struct terminal {
 
 int terminal_start(struct terminal *t, struct err *e);
 void terminal_press(struct terminal *t, const char *keys);
+void terminal_type_early(struct terminal *t); /* what was typed for a command that has begun now */
 
 void commands_init(struct terminal *t);
 void commands_done(struct terminal *t);

@@ -128,7 +128,7 @@ static const struct field type_fields[] = {
     ID_FIELD(struct type_params),
     FIELD(STR, struct type_params, input, "as typed on a keyboard", .required = true, .max = LIMIT_TERMINAL_INPUT / 2),
     FIELD(BOOL, struct type_params, press_enter, "then the Enter key", .required = true),
-    FIELD(BOOL, struct type_params, eof, "then control-D, which ends the input"),
+    FIELD(BOOL, struct type_params, eof, "then the end of the input (control-D)"),
     { 0 },
 };
 
@@ -540,11 +540,8 @@ static void type_begin(struct task *t, const void *params)
 
     if (!s)
         return;
-    /* While bash itself is in front it may not have begun the command that this is meant for: its line editor has the
-     * terminal raw then, a carriage return stays one, and `read` would wait for the newline. */
-    struct str enter = terminal_at_prompt(s) ? STR("\n") : STR("\r");
-    if (terminal_type(s, p->input, &e) < 0 || (p->press_enter && terminal_type(s, enter, &e) < 0) ||
-        (p->eof && terminal_type(s, STR("\004"), &e) < 0))
+    if (terminal_type(s, p->input, &e) < 0 || (p->press_enter && terminal_type(s, STR("\r"), &e) < 0) ||
+        (p->eof && terminal_type_end(s, &e) < 0))
         fail(t, &e);
     else
         finish_status(t, terminal_last(s), NEWS_OUTPUT);

@@ -127,3 +127,44 @@ def test_what_is_typed_before_a_command_has_begun_reaches_it(server):
     bash(server, f"kill -CONT {pid}")
     assert server.post("/v1/shell/wait", {"id": "early", "seconds": 20})["data"]["status"] == "completed"
     assert server.post("/v1/shell/view", {"id": "early"})["data"]["output"].endswith("got 42\n")
+
+
+def test_the_end_of_input_reaches_a_command_that_has_not_begun(server):
+    """In bash's line editor a control-D is a byte like any other, and would be the command's first line."""
+    server.post("/v1/shell/sessions/create", {"id": "early-end"})
+    pid = server.post("/v1/shell/exec", {"id": "early-end", "command": "echo $$"})["data"]["output"]
+    for text in ("", "42\n", "no newline"):
+        bash(server, f"sleep 0.3; kill -STOP {pid}")
+        server.post("/v1/shell/exec", {"id": "early-end", "command": "cat | od -c", "async_mode": True})
+        server.post("/v1/shell/write", {"id": "early-end", "input": text, "press_enter": False, "eof": True})
+        bash(server, f"kill -CONT {pid}")
+        assert server.post("/v1/shell/wait", {"id": "early-end", "seconds": 20})["data"]["status"] == "completed", text
+        assert server.post("/v1/shell/exec", {"id": "early-end", "command": "echo ok"})["data"]["output"] == "ok", "the shell is the same"
+        assert server.post("/v1/shell/view", {"id": "early-end"})["data"]["console"][-2]["output"].endswith(f"{len(text):07o}\n")
+    assert server.post("/v1/shell/exec", {"id": "early-end", "command": "echo $$"})["data"]["output"] == pid
+
+
+def test_what_was_typed_for_a_command_that_never_began_is_not_a_command_itself(server):
+    server.post("/v1/shell/sessions/create", {"id": "unbegun"})
+    pid = server.post("/v1/shell/exec", {"id": "unbegun", "command": "echo $$"})["data"]["output"]
+    bash(server, f"sleep 0.3; kill -STOP {pid}")
+    server.post("/v1/shell/exec", {"id": "unbegun", "command": "cat", "async_mode": True})
+    server.post("/v1/shell/write", {"id": "unbegun", "input": "touch /tmp/typed", "press_enter": True})
+    assert server.post("/v1/shell/kill", {"id": "unbegun"})["data"]["status"] == "terminated"
+    assert server.post("/v1/shell/exec", {"id": "unbegun", "command": "sleep 0.3; ls /tmp/typed"})["data"]["exit_code"] == 2
+
+
+def test_the_end_of_input_ends_a_line_that_was_begun(server):
+    server.post("/v1/shell/sessions/create", {"id": "end"})
+    server.post("/v1/shell/exec", {"id": "end", "command": "cat", "async_mode": True, "timeout": 1})
+    bash(server, "until pgrep -x cat; do sleep 0.05; done")
+    server.post("/v1/shell/write", {"id": "end", "input": "in two ", "press_enter": False})
+    server.post("/v1/shell/write", {"id": "end", "input": "parts", "press_enter": False, "eof": True})
+    assert server.post("/v1/shell/wait", {"id": "end", "seconds": 20})["data"]["status"] == "completed"
+    assert server.post("/v1/shell/view", {"id": "end"})["data"]["output"].endswith("in two partsin two parts\n")
+    server.post("/v1/shell/exec", {"id": "end", "command": "cat; cat", "async_mode": True})
+    bash(server, "until pgrep -x cat; do sleep 0.05; done")
+    server.post("/v1/shell/write", {"id": "end", "input": "", "press_enter": False, "eof": True})
+    assert server.post("/v1/shell/wait", {"id": "end", "seconds": 1})["data"]["status"] == "running", "one end for one reader"
+    server.post("/v1/shell/write", {"id": "end", "input": "x", "press_enter": True, "eof": True})
+    assert server.post("/v1/shell/wait", {"id": "end", "seconds": 20})["data"]["status"] == "completed"
