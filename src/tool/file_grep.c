@@ -243,7 +243,7 @@ static int run_rg(struct grepping *g, const struct file_grep_params *p, const ch
         end.err.n--;
     if (end.sig && !end.stopped)
         return err_set(e, ERR_SYSTEM, "rg was ended by signal %d", end.sig);
-    if (end.exit_code > 1 && !end.stopped && g->n == 0)
+    if (end.exit_code > 1 && !end.stopped && g->searched <= 0) /* not only a file somewhere that cannot be read */
         return err_set(e, ERR_DENIED, "rg: %.*s", STR_ARG(end.err));
     if (end.err.n)
         r->warnings = end.err;

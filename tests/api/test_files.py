@@ -380,6 +380,13 @@ def test_grep_options(text):
     assert (len(r["matches"]), r["truncated"]) == (2, True)
 
 
+def test_grep_says_that_nothing_was_found_although_something_cannot_be_read(text):
+    text.box.out("echo needle > ~/shut; chmod 0 ~/shut")
+    r = text.grep(pattern="no such thing")
+    assert r["matches"] == [] and r["searched"] == 3 and "shut: Permission denied" in r["warnings"]
+    assert "Permission denied" in text.fail("grep", path="shut", pattern="needle"), "nothing could be searched"
+
+
 def test_grep_takes_any_pattern_as_one(text):
     assert text.grep(pattern="--files")["count"] == 0
     assert text.grep(pattern="$(touch /tmp/pwned); `id`", fixed_strings=True)["count"] == 0
