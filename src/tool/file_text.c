@@ -361,16 +361,17 @@ static int edit_str_replace(struct editing *ed)
     return 0;
 }
 
-/* After whole lines: a text that does not end with a newline gets one, unless it becomes the end of the file. */
+/* After whole lines: a text that does not end with a newline gets one, unless it becomes the end of a file that has none. */
 static struct str with_lines(struct arena *a, struct str text, size_t at, struct str new)
 {
     AUTO(buf_done) struct buf b = { .cap = LIMIT_FRAME };
 
     buf_add(&b, text.p, at);
-    if (at && text.p[at - 1] != '\n')
+    bool open = at ? text.p[at - 1] != '\n' : !text.n; /* the text ends there without a newline, or is empty */
+    if (at && open)
         buf_char(&b, '\n');
     buf_str(&b, new);
-    if (at < text.n && new.n &&new.p[new.n - 1] != '\n')
+    if (!open && new.n &&new.p[new.n - 1] != '\n')
         buf_char(&b, '\n');
     buf_add(&b, text.p + at, text.n - at);
     return arena_copy(a, buf_view(&b));

@@ -477,7 +477,7 @@ def test_edit_says_how_often_a_text_occurs(f):
 
 @pytest.mark.parametrize("before, line, new, after", [
     ("a\nb\n", 0, "x\n", "x\na\nb\n"), ("a\nb\n", 1, "x", "a\nx\nb\n"), ("a\nb", 2, "x", "a\nb\nx"),
-    ("a\nb\n", 2, "x\ny\n", "a\nb\nx\ny\n"), ("", 0, "x", "x"),
+    ("a\nb\n", 2, "x\ny\n", "a\nb\nx\ny\n"), ("", 0, "x", "x"), ("a\nb\n", 2, "x", "a\nb\nx\n"), ("a\nb", 1, "x", "a\nx\nb"),
 ])
 def test_edit_insert(f, before, line, new, after):
     f.write(path="a", content=before)
