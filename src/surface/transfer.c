@@ -508,13 +508,13 @@ static void form_wrong(struct form *f, const char *field, const char *why)
         form_free(f);
 }
 
-static const char *form_target(const struct form *f, struct arena *a)
+static const char *form_name(const struct form *f, struct arena *a)
 {
     const char *name = arena_z(a, buf_view(&f->filename));
     const char *slash = strrchr(name, '/');
 
     name = slash ? slash + 1 : name;
-    return arena_printf(a, "/tmp/%s", *name && strcmp(name, ".") && strcmp(name, "..") ? name : "upload");
+    return *name && strcmp(name, ".") && strcmp(name, "..") ? name : "upload";
 }
 
 static void on_moved(void *arg, const struct call *c)
@@ -539,10 +539,8 @@ static void form_move(struct form *f)
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
     jw_kz(&j, "source", f->temporary);
-    if (f->have_path)
-        jw_kstr(&j, "destination", buf_view(&f->path));
-    else
-        jw_kz(&j, "destination", form_target(f, w->http->arena));
+    jw_kstr(&j, "destination", f->have_path ? buf_view(&f->path) : STR("/tmp/"));
+    jw_kz(&j, "name", form_name(f, w->http->arena));
     jw_kbool(&j, "overwrite", true);
     jw_obj_end(&j);
     struct str copy = arena_copy(w->http->arena, buf_view(&text));
@@ -626,8 +624,7 @@ static void form_begin_file(struct form *f)
         snprintf(f->temporary, sizeof f->temporary, "/tmp/.form-%s", uuid);
         jw_kz(&j, "path", f->temporary);
     }
-    const char *name = strrchr(form_target(f, w->http->arena), '/') + 1;
-    jw_kz(&j, "name", name);
+    jw_kz(&j, "name", form_name(f, w->http->arena));
     jw_obj_end(&j);
     struct transfer_ask ask = { .tool = "file:upload", .params = buf_view(&text) };
     start(f->transfer, b, &ask, on_form_file, on_form_stream);

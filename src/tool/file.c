@@ -132,7 +132,11 @@ static const struct field mkdir_result_fields[] = {
         FIELD(BOOL, struct file_move_params, overwrite, "replace a file that exists at the destination"),              \
         FIELD(BOOL, struct file_move_params, mkdir, "make missing parent directories", .def = true)
 
-static const struct field move_fields[] = { TWO_PATHS, { 0 } };
+static const struct field move_fields[] = {
+    TWO_PATHS,
+    FIELD(STR, struct file_move_params, name, "if destination is a directory: what to call it there", .max = 255),
+    { 0 },
+};
 static const struct field copy_fields[] = {
     TWO_PATHS,
     FIELD(BOOL, struct file_move_params, recursive, "copy directories with all that is in them", .def = true),

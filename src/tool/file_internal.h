@@ -75,7 +75,7 @@ struct file_mkdir_result {
     bool created;
 };
 struct file_move_params { /* of file:move and file:copy */
-    struct str source, destination;
+    struct str source, destination, name;
     bool overwrite, mkdir, recursive;
 };
 struct file_move_result {
@@ -199,6 +199,7 @@ FILE_RUN(download_tar);
 /* The absolute path that a client's path means, in the hand's arena, without "//" and "/./". What it names, with all
  * symbolic links on the way, is the kernel's decision: this is the agent's own box. */
 int file_path(struct hand *h, struct str path, char **ret, struct err *e);
+bool file_is_name(struct str s);                                              /* of something in a directory */
 void file_trim(char *path);                                                   /* slashes at the end */
 int file_mode(struct hand *h, struct str text, unsigned *ret, struct err *e); /* octal permissions */
 /* From errno: a missing file is the agent's business and has its own code; the rest keeps errno. */

@@ -60,6 +60,11 @@ int file_path(struct hand *h, struct str path, char **ret, struct err *e)
     return 0;
 }
 
+bool file_is_name(struct str s)
+{
+    return s.n && !memchr(s.p, '/', s.n) && !memchr(s.p, 0, s.n) && !str_is(s, ".") && !str_is(s, "..");
+}
+
 void file_trim(char *path)
 {
     for (size_t n = strlen(path); n > 1 && path[n - 1] == '/';)

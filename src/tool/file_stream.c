@@ -22,7 +22,10 @@
 #include "init/hand.h"
 #include "wire/frame.h"
 
-enum { WHOLE_MAX = 4 * 1024 * 1024 }; /* a file that must not change is read whole first, up to this size */
+enum {
+    WHOLE_MAX = 4 * 1024 * 1024, /* a file that must not change is read whole first, up to this size */
+    LINKS_MAX = 40,              /* as many as the kernel follows */
+};
 
 void file_stream_init(struct file_stream *s, struct hand *h)
 {
@@ -152,8 +155,7 @@ static int upload_to(struct hand *h, const struct file_upload_params *p, char **
     bool slash = path[strlen(path) - 1] == '/';
     *ret_new = stat(path, &st) < 0;
     if (slash || (!*ret_new && S_ISDIR(st.st_mode))) {
-        if (!p->name.n || memchr(p->name.p, '/', p->name.n) || memchr(p->name.p, 0, p->name.n) ||
-            str_is(p->name, ".") || str_is(p->name, ".."))
+        if (!file_is_name(p->name))
             return err_set(e, ERR_INVALID, "path: %s is a directory, and there is no file name to use in it", path);
         file_trim(path);
         path = arena_printf(h->arena, "%s/%.*s", path, STR_ARG(p->name));
@@ -170,24 +172,32 @@ static int upload_to(struct hand *h, const struct file_upload_params *p, char **
     return 0;
 }
 
-/* A link is followed to what it names, as a shell's > would; a new file has the default permissions, an old one keeps
- * its own. */
+/* Links are followed to what they name, as a shell's > would: it may be on another file system, and need not exist. */
+static const char *follow(struct hand *h, const char *path)
+{
+    char to[LIMIT_PATH];
+
+    for (int i = 0; i < LINKS_MAX; i++) {
+        ssize_t n = readlink(path, to, sizeof to);
+        if (n <= 0)
+            return path;
+        int dir = to[0] == '/' ? 0 : (int)(strrchr(path, '/') + 1 - path);
+        path = arena_printf(h->arena, "%.*s%.*s", dir, path, (int)n, to);
+    }
+    errno = ELOOP;
+    return NULL;
+}
+
+/* A new file has the default permissions, an old one keeps its own. */
 static int finish_upload(int fd, const char *temporary, const char *path, unsigned mode, struct err *e)
 {
-    char real[LIMIT_PATH + 1];
     struct stat st;
-    ssize_t n = readlink(path, real, sizeof real - 1);
-    const char *to = path;
 
-    if (n > 0 && n < (ssize_t)sizeof real - 1 && real[0] == '/') {
-        real[n] = 0;
-        to = real;
-    }
-    if (!mode && stat(to, &st) == 0)
+    if (!mode && stat(path, &st) == 0)
         mode = st.st_mode & 07777;
     if (fchmod(fd, mode ? mode : 0644) < 0)
         return err_sys(e, "change mode of %s", path);
-    if (rename(temporary, to) < 0)
+    if (rename(temporary, path) < 0)
         return err_sys(e, "write %s", path);
     return 0;
 }
@@ -206,15 +216,17 @@ int file_upload_run(struct hand *h, const void *params, void *result, struct err
         n = upload_to(h, p, &path, &created, e);
     if (n < 0)
         return n;
-    size_t dir = (size_t)(strrchr(path, '/') + 1 - path);
-    char *temporary = arena_printf(h->arena, "%.*s.upload-XXXXXX", (int)dir, path);
+    const char *to = follow(h, path);
+    if (!to)
+        return file_fail(e, "write", path);
+    char *temporary = arena_printf(h->arena, "%.*s.upload-XXXXXX", (int)(strrchr(to, '/') + 1 - to), to);
     auto_close int fd = mkostemp(temporary, O_CLOEXEC);
     if (fd < 0)
         return file_fail(e, "write", path);
     file_stream_init(&s, h);
     n = receive(&s, fd, path, e);
     if (n >= 0)
-        n = finish_upload(fd, temporary, path, mode, e);
+        n = finish_upload(fd, temporary, to, mode, e);
     if (n < 0) {
         (void)unlink(temporary);
         return n;
@@ -326,6 +338,7 @@ int file_download_run(struct hand *h, const void *params, void *result, struct e
     bool strict = str_is(p->on_change, "abort");
     struct file_stream s;
     struct stat st;
+    struct str unsized = { 0 };
     char *path = NULL, *whole = NULL;
 
     int n = file_path(h, p->path, &path, e);
@@ -334,13 +347,17 @@ int file_download_run(struct hand *h, const void *params, void *result, struct e
     auto_close int fd = file_open(path, O_RDONLY, &st, e);
     if (fd < 0)
         return fd;
-    struct wire_file f = { .size = st.st_size,
+    if (!st.st_size && (n = file_read_all(h, path, &unsized, &st, e)) < 0) /* files of /proc do not know their size */
+        return n;
+    struct wire_file f = { .size = st.st_size ? st.st_size : (int64_t)unsized.n,
                            .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
                            .etag = etag_of(h->arena, &st),
                            .name = str_of(strrchr(path, '/') + 1) };
     choose_range(p, &f);
     bool send = !p->only_head && !f.unchanged && !f.unsatisfiable;
-    if (send && strict && f.length <= WHOLE_MAX) {
+    if (unsized.n) {
+        whole = (char *)unsized.p + f.offset;
+    } else if (send && strict && f.length <= WHOLE_MAX) {
         n = read_whole(h, fd, &f, &whole, path, e);
         if (n >= 0 && !same(fd, &st))
             n = changed(path, e);

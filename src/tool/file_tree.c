@@ -85,8 +85,11 @@ static int aim(struct hand *h, const struct file_move_params *p, char **ret_from
         return err_set(e, ERR_INVALID, "source: %s has no name of its own", from);
     bool into = to[strlen(to) - 1] == '/' || (stat(to, &dst) == 0 && S_ISDIR(dst.st_mode));
     file_trim(to);
+    if (p->name.n && !file_is_name(p->name))
+        return err_set(e, ERR_INVALID, "name: it must be one part of a path");
     if (into)
-        to = arena_printf(h->arena, "%s/%s", strcmp(to, "/") ? to : "", base_name(from));
+        to = arena_printf(h->arena, "%s/%s", strcmp(to, "/") ? to : "",
+                          p->name.n ? arena_z(h->arena, p->name) : base_name(from));
     if (p->mkdir) {
         r = file_make_parents(to, e);
         if (r < 0)

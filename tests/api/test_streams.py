@@ -67,6 +67,35 @@ def test_an_upload_of_unknown_length_arrives_whole_and_is_a_step_with_its_hash(s
     assert mine["observation"]["sha256"] == r["sha256"] and mine["outcome"] == "ok"
 
 
+def test_an_upload_to_a_link_goes_to_what_it_names(server, box):
+    shell(server, box, "mkdir -p /tmp/ln/real; cd /tmp/ln; touch real/one real/two; chmod 750 real/one; ln -s real/one near; "
+                       "ln -s near chain; ln -s /dev/shm/other away; ln -s real/later dangling; ln -s loop loop")
+    for link, target in (("near", "real/one"), ("chain", "real/one"), ("away", "/dev/shm/other"), ("dangling", "real/later")):
+        r = call(server, "PUT", f"/sg/v1/boxes/{box}/files?path=/tmp/ln/{link}", link.encode())
+        assert r.status == 200 and r["path"] == f"/tmp/ln/{link}", r
+        assert shell(server, box, f"cd /tmp/ln; test -L {link} && cat {target}") == link
+    assert shell(server, box, "stat -c %a /tmp/ln/real/one; ls -A /tmp/ln/real; ls -A /dev/shm").split() == ["750", "later", "one", "two", "other"]
+    r = call(server, "PUT", f"/sg/v1/boxes/{box}/files?path=/tmp/ln/loop", b"x")
+    assert r.status == 400 and "Too many levels of symbolic links" in r["error"]["message"], r
+
+
+def test_a_file_that_does_not_know_its_size_comes_down_whole(server, box):
+    r = call(server, "GET", f"/box/{box}/v1/file/download?path=/proc/sys/kernel/ostype")
+    assert (r.status, r.body, r.headers["Content-Length"]) == (200, b"Linux\n", "6")
+    r = call(server, "GET", f"/box/{box}/v1/file/download?path=/proc/sys/kernel/ostype", headers={"Range": "bytes=1-2"})
+    assert (r.status, r.body) == (206, b"in")
+    assert call(server, "HEAD", f"/box/{box}/v1/file/download?path=/proc/sys/kernel/ostype").headers["Content-Length"] == "6"
+
+
+def test_a_form_may_say_the_directory_last(server, box):
+    shell(server, box, "mkdir /tmp/there")
+    for path in ("/tmp/there", "/tmp/there/", "/tmp/not/yet/"):
+        for order in (1, -1):
+            body, headers = form([("path", None, path.encode()), ("file", "dir/name.txt", b"x")][::order])
+            r = call(server, "POST", f"/box/{box}/v1/file/upload", body, headers)
+            assert r["data"]["file_path"] == path.rstrip("/") + "/name.txt", (path, order, r)
+
+
 def test_half_a_gigabyte_goes_down_and_up_through_a_server_that_stays_small(server, box):
     shell(server, box, "truncate -s 512M /tmp/sparse")
     c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
