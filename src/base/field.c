@@ -230,6 +230,7 @@ static int check_count(struct bind *b, const struct field *f, const struct json 
 static int bind_strs(struct bind *b, const struct field *f, const struct json *v, struct strs *to)
 {
     bool one = v->type == JSON_STR;
+    char shown[SHOWN];
 
     if (!one && v->type != JSON_ARR)
         return wrong_type(b, f, v);
@@ -242,6 +243,9 @@ static int bind_strs(struct bind *b, const struct field *f, const struct json *v
     for (const struct json *m = one ? v : v->first; i < n; m = m->next, i++) {
         if (m->type != JSON_STR)
             return err_set(b->e, ERR_TYPE, "%s[%zu]: expected string, got %s", f->name, i, got(m));
+        if (f->choices && !is_choice(f->choices, m->s))
+            return err_set(b->e, ERR_INVALID, "%s[%zu]: \"%s\" is not one of %s", f->name, i, show(m->s, shown),
+                           f->choices);
         list[i] = m->s;
     }
     *to = (struct strs){ list, n };
@@ -490,7 +494,7 @@ static void schema_type(const struct field *f, const char *type, struct jw *w)
     jw_arr_end(w);
 }
 
-static void schema_choices(const struct field *f, struct jw *w)
+static void schema_choices(const struct field *f, bool nullable, struct jw *w)
 {
     jw_key(w, "enum");
     jw_arr(w);
@@ -500,7 +504,7 @@ static void schema_choices(const struct field *f, struct jw *w)
         if (!*end)
             break;
     }
-    if (f->nullable)
+    if (nullable)
         jw_null(w);
     jw_arr_end(w);
 }
@@ -539,7 +543,7 @@ static void schema_string(const struct field *f, struct jw *w)
     /* maxLength counts characters and our limit bytes, so this is necessary, not sufficient. */
     schema_max(f, "maxLength", w);
     if (f->choices)
-        schema_choices(f, w);
+        schema_choices(f, f->nullable, w);
     if (f->def_str && !f->required)
         jw_kz(w, "default", f->def_str);
 }
@@ -555,6 +559,8 @@ static void schema_items(const struct field *f, struct jw *w)
     }
     jw_obj(w);
     jw_kz(w, "type", "string");
+    if (f->choices)
+        schema_choices(f, false, w);
     jw_obj_end(w);
 }
 

@@ -1,4 +1,5 @@
 /* Watching files. The machinery is init/watches.h; here are the parameters and results. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -110,7 +111,8 @@ struct await_params {
 static const struct field await_fields[] = {
     FIELD(STR, struct await_params, path, "exactly this one; absolute", .required = true, .max = LIMIT_PATH),
     FIELD(INT, struct await_params, timeout, "seconds", .def = 30, .min = 1, .max = 300),
-    FIELD(STRS, struct await_params, event_types, "which events; default: all", .max = 5),
+    FIELD(STRS, struct await_params, event_types, "which events; default: all", .max = 5,
+          .choices = "create|write|remove|rename|chmod"),
     { 0 },
 };
 struct await_result {
@@ -186,6 +188,21 @@ static struct event_row event_of(struct arena *a, const struct watcher *w, const
                                .inode = (int64_t)(e->inode & INT64_MAX) };
 }
 
+static void fail_lost(struct task *t, struct watcher *w)
+{
+    struct watch_state s = watch_describe(w);
+    bool denied = s.trouble && strcmp(s.trouble, strerror(EACCES)) == 0;
+    struct err e;
+
+    err_set(&e,
+            s.busy   ? ERR_BUSY
+            : denied ? ERR_DENIED
+                     : ERR_NOT_FOUND,
+            "watch %s: %s", s.path, s.trouble ? s.trouble : "it could not be watched");
+    fail(t, &e);
+    watch_close(w);
+}
+
 struct creating {
     bool reused;
 };
@@ -195,13 +212,9 @@ static void on_created(void *arg, struct watcher *w)
     struct task *t = arg;
     struct creating *c = t->state;
     struct watch_state s = watch_describe(w);
-    struct err e;
 
     if (s.lost && !s.last_seq) {
-        err_set(&e, s.busy ? ERR_BUSY : ERR_NOT_FOUND, "watch %s: %s", s.path,
-                s.trouble ? s.trouble : "it could not be watched");
-        fail(t, &e);
-        watch_close(w);
+        fail_lost(t, w);
         return;
     }
     struct watch_row row = row_of(&t->arena, w);
@@ -317,6 +330,9 @@ static void poll_begin(struct task *t, const void *params)
 struct awaiting {
     const struct await_params *p;
     const char *path;
+    char *dir;         /* room for one above it */
+    struct watcher *w; /* nullable */
+    bool was_there;
     int64_t seen, until_ms;
 };
 
@@ -328,8 +344,9 @@ static bool is_wanted(const struct awaiting *a, enum watch_type type)
     return a->p->event_types.n == 0;
 }
 
-static void finish_await(struct task *t, struct watcher *w, const struct event_row *row)
+static void finish_await(struct task *t, const struct event_row *row)
 {
+    struct watcher *w = ((struct awaiting *)t->state)->w;
     struct await_result out = { .timed_out = !row, .events = { (void *)row, row ? 1 : 0 } };
 
     task_finish(t, OUTCOME_OK, NULL, &out, 0, NULL);
@@ -337,26 +354,112 @@ static void finish_await(struct task *t, struct watcher *w, const struct event_r
         watch_close(w);
 }
 
+static void on_cancel_await(struct task *t)
+{
+    struct watcher *w = ((struct awaiting *)t->state)->w;
+
+    on_cancel(t);
+    if (w)
+        watch_close(w);
+}
+
+static void await_more(struct task *t, bool dir_gone);
+
+/* The directory of the path, or the nearest one above it that is there already. */
+static void find_dir(struct awaiting *a)
+{
+    struct stat st;
+
+    memcpy(a->dir, a->path, strlen(a->path) + 1);
+    do {
+        char *slash = strrchr(a->dir, '/');
+        slash[slash == a->dir] = 0;
+    } while (a->dir[1] && (stat(a->dir, &st) < 0 || !S_ISDIR(st.st_mode)));
+}
+
+static bool finish_if_there(struct task *t)
+{
+    struct awaiting *a = t->state;
+    struct stat st;
+
+    if (!is_wanted(a, WATCH_CREATE) || lstat(a->path, &st) < 0)
+        return false;
+    struct event_row row = { .type = STR("create"),
+                             .path = str_of(a->path),
+                             .relative_path = STR(""),
+                             .is_dir = S_ISDIR(st.st_mode),
+                             .timestamp = (double)wall_us() / 1e6,
+                             .mtime = (double)st.st_mtim.tv_sec,
+                             .size = st.st_size,
+                             .inode = (int64_t)st.st_ino };
+    finish_await(t, &row);
+    return true;
+}
+
+/* It is watched from now on. What was made before, on the way down to the path, has no event. */
+static void on_watching(void *arg, struct watcher *w)
+{
+    struct task *t = arg;
+    struct awaiting *a = t->state;
+
+    if (watch_describe(w).lost)
+        fail_lost(t, w);
+    else if (a->was_there || !finish_if_there(t))
+        await_more(t, false);
+}
+
+static void watch_dir(struct task *t)
+{
+    struct awaiting *a = t->state;
+    struct watch_opts o = { .path = a->dir, .debounce_ms = 50, .hidden = true };
+    struct err e = { 0 };
+    bool reused;
+
+    a->seen = 0;
+    a->w = watch_open(t->init, &o, &reused, &e);
+    if (!a->w)
+        fail(t, &e);
+    else
+        watch_wait(a->w, -1, 20000, on_watching, t);
+}
+
 static void on_awaited(void *arg, struct watcher *w)
 {
     struct task *t = arg;
     struct awaiting *a = t->state;
     const struct watch_event *e;
+    bool dir_gone = false;
 
     while ((e = watch_event(w, a->seen))) {
         a->seen = e->seq;
+        dir_gone = dir_gone || (e->type == WATCH_REMOVE && strcmp(e->path, a->dir) == 0);
         bool here = strcmp(e->path, a->path) == 0 || (e->old_path && strcmp(e->old_path, a->path) == 0);
         if (here && is_wanted(a, e->type)) {
             struct event_row row = event_of(&t->arena, w, e);
-            finish_await(t, w, &row);
+            finish_await(t, &row);
             return;
         }
+        if (here)
+            a->was_there = e->type != WATCH_REMOVE;
     }
+    await_more(t, dir_gone);
+}
+
+static void await_more(struct task *t, bool dir_gone)
+{
+    struct awaiting *a = t->state;
+    struct watch_state s = watch_describe(a->w);
     int64_t left = a->until_ms - now_ms();
-    if (watch_describe(w).lost || left <= 0)
-        finish_await(t, w, NULL);
-    else
-        watch_wait(w, a->seen, left, on_awaited, t);
+
+    find_dir(a);
+    if (left <= 0) {
+        finish_await(t, NULL);
+    } else if (dir_gone || s.lost || strcmp(a->dir, s.path) != 0) {
+        watch_close(a->w);
+        watch_dir(t);
+    } else {
+        watch_wait(a->w, a->seen, left, on_awaited, t);
+    }
 }
 
 static void await_begin(struct task *t, const void *params)
@@ -365,36 +468,20 @@ static void await_begin(struct task *t, const void *params)
     struct awaiting *a = arena_alloc(&t->arena, sizeof *a);
     struct err e = { 0 };
     struct stat st;
-    bool reused;
 
     *a = (struct awaiting){ .p = p, .path = path_of(t, p->path, &e), .until_ms = now_ms() + p->timeout * 1000 };
     if (!a->path) {
         fail(t, &e);
         return;
     }
-    if (lstat(a->path, &st) == 0 && is_wanted(a, WATCH_CREATE) && p->event_types.n) {
-        struct event_row row = { .type = STR("create"),
-                                 .path = str_of(a->path),
-                                 .relative_path = STR(""),
-                                 .is_dir = S_ISDIR(st.st_mode),
-                                 .timestamp = (double)wall_us() / 1e6,
-                                 .mtime = (double)st.st_mtim.tv_sec,
-                                 .size = st.st_size,
-                                 .inode = (int64_t)st.st_ino };
-        finish_await(t, NULL, &row);
-        return;
-    }
-    char *parent = arena_z(&t->arena, str_of(a->path)), *slash = strrchr(parent, '/');
-    slash == parent ? (void)(slash[1] = 0) : (void)(*slash = 0);
-    struct watch_opts o = { .path = parent, .debounce_ms = 50, .hidden = true };
-    struct watcher *w = watch_open(t->init, &o, &reused, &e);
-    if (!w) {
-        fail(t, &e);
-        return;
-    }
     t->state = a;
-    t->cancel = on_cancel;
-    watch_wait(w, 0, p->timeout * 1000, on_awaited, t);
+    if (p->event_types.n && finish_if_there(t)) /* whoever waits for nothing but a change does not say create */
+        return;
+    a->was_there = lstat(a->path, &st) == 0;
+    t->cancel = on_cancel_await;
+    a->dir = arena_alloc(&t->arena, strlen(a->path) + 1);
+    find_dir(a);
+    watch_dir(t);
 }
 
 static void stop_begin(struct task *t, const void *params)

@@ -1,5 +1,7 @@
 """What a hostile box does to the AIO surface: contained, and answered with a clear error."""
 
+import time
+
 import pytest
 
 import sg
@@ -168,3 +170,27 @@ def test_the_end_of_input_ends_a_line_that_was_begun(server):
     assert server.post("/v1/shell/wait", {"id": "end", "seconds": 1})["data"]["status"] == "running", "one end for one reader"
     server.post("/v1/shell/write", {"id": "end", "input": "x", "press_enter": True, "eof": True})
     assert server.post("/v1/shell/wait", {"id": "end", "seconds": 20})["data"]["status"] == "completed"
+
+
+def later(server, command):
+    bash(server, f"sleep 1; {command}", async_mode=True)
+
+
+def test_a_wait_for_a_path_whose_directory_is_not_there_yet_waits(server):
+    wait = lambda path, **more: server.request("POST", "/v1/file/watch/wait", {"path": path, **more})  # noqa: E731
+    begin = time.monotonic()
+    assert wait("/tmp/nowhere/at/all", timeout=1)["data"]["timed_out"] and time.monotonic() - begin > 0.9
+    later(server, "mkdir -p /tmp/made/by/and; sleep 0.3; echo x > /tmp/made/by/and/by")
+    assert wait("/tmp/made/by/and/by", timeout=20)["event"]["type"] == "create"
+    later(server, "mkdir -p /tmp/at/once && echo x > /tmp/at/once/done")
+    assert wait("/tmp/at/once/done", timeout=20)["event"]["path"] == "/tmp/at/once/done"
+    later(server, "rm -r /tmp/at; mkdir -p /tmp/at/once; sleep 0.3; echo x > /tmp/at/once/done")
+    assert wait("/tmp/at/once/done", timeout=20, event_types=["write"])["event"]["type"] == "write"
+    r = wait("/root/x", timeout=5)
+    assert r.status == 403 and r["message"] == "watch /root: Permission denied", r
+
+
+def test_a_wait_for_an_event_that_does_not_exist_is_refused(server):
+    r = server.request("POST", "/v1/file/watch/wait", {"path": "/tmp/x", "event_types": ["create", "crate"]})
+    assert r.status == 422 and r["detail"][0]["loc"] == ["body", "event_types"], r
+    assert "event_types[1]: \"crate\" is not one of create|write|remove|rename|chmod" in r["detail"][0]["msg"]
