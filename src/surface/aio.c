@@ -475,7 +475,7 @@ static void file_failed(struct web *w, const struct call *c)
     if (c->sys == ENOENT && strcmp(operation, "str_replace_editor") == 0)
         message = str_of(arena_printf(w->http->arena, "Invalid `path` parameter: %.*s. The path %.*s does not exist.",
                                       STR_ARG(path), STR_ARG(path)));
-    else if (c->sys) /* as Python says it, which clients look into */
+    else if (c->sys && strcmp(operation, "tree") != 0) /* as Python says it, which clients look into */
         message = str_of(arena_printf(w->http->arena, "Failed to %s file: [Errno %d] %s: '%.*s'", operation, sys,
                                       strerror(sys), STR_ARG(path)));
     buf_init(&b, LIMIT_HTTP_REPLY);

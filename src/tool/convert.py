@@ -342,7 +342,7 @@ def kind_of(b, name, mime):
     return 'text'
 try:
     b, name, mime = load(uri)
-    if len(b) > LIMIT: raise Bad('larger than 64 MiB')
+    if len(b) > LIMIT: raise Bad('the document is larger than 64 MiB, the limit of convert_to_markdown')
     k = kind_of(b, name, mime)
     f = {'html': from_html, 'pdf': from_pdf, 'docx': from_docx, 'xlsx': from_xlsx, 'pptx': from_pptx, 'csv': from_csv, 'text': text_of}
     r = from_image(b, name) if k == 'image' else f[k](b)

@@ -272,6 +272,13 @@ def test_a_tar_that_reaches_out_of_its_directory_is_contained(server, box, entri
     assert shell(server, box, "rm -rf /tmp/bad; ls /etc/x /tmp/x 2>/dev/null || true") == ""
 
 
+def test_an_entry_that_cannot_be_made_is_named(server, box):
+    body = make_tar(("fine", tarfile.REGTYPE, b"x"), ("n" * 300, tarfile.REGTYPE, b"x"))
+    for path, said in ((f"/box/{box}/v1/file/tree?path=/tmp/named", ("data", "message")), (f"/sg/v1/boxes/{box}/tree?path=/tmp/named", ("error", "message"))):
+        r = call(server, "PUT", path, body)
+        assert "nnn" in r[said[0]][said[1]] and "File name too long" in r[said[0]][said[1]], r
+
+
 def test_a_tar_is_not_written_through_a_link_that_lies_in_the_way(server, box):
     shell(server, box, "rm -rf /tmp/way /tmp/victim; mkdir /tmp/way /tmp/victim; ln -s /tmp/victim /tmp/way/d; "
                        "echo safe > /tmp/victim/f; ln -s /tmp/victim/f /tmp/way/f")
