@@ -349,13 +349,13 @@ int file_download_run(struct hand *h, const void *params, void *result, struct e
         return fd;
     if (!st.st_size && (n = file_read_all(h, path, &unsized, &st, e)) < 0) /* files of /proc do not know their size */
         return n;
-    struct wire_file f = { .size = st.st_size ? st.st_size : (int64_t)unsized.n,
+    struct wire_file f = { .size = unsized.p ? (int64_t)unsized.n : st.st_size,
                            .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec,
                            .etag = etag_of(h->arena, &st),
                            .name = str_of(strrchr(path, '/') + 1) };
     choose_range(p, &f);
     bool send = !p->only_head && !f.unchanged && !f.unsatisfiable;
-    if (unsized.n) {
+    if (send && unsized.n) {
         whole = (char *)unsized.p + f.offset;
     } else if (send && strict && f.length <= WHOLE_MAX) {
         n = read_whole(h, fd, &f, &whole, path, e);
