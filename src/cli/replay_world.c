@@ -133,8 +133,8 @@ static int make_box(struct world *w, const char *recorded, char **ret)
     jw_obj(&j);
     for (const struct json *m = settings ? settings->first : NULL; m; m = m->next) {
         if (!known && str_is(m->name, "repo")) { /* another server's: if it was on this machine, it is sent along */
-            repo_add(w->api, &j, arena_z(&w->arena, json_get_str(m, "url")),
-                     arena_z(&w->arena, json_get_str(m, "commit")));
+            (void)repo_add(w->api, &j, arena_z(&w->arena, json_get_str(m, "url")),
+                           arena_z(&w->arena, json_get_str(m, "commit")));
             continue;
         }
         jw_key_str(&j, m->name);
