@@ -698,7 +698,11 @@ void jw_name(struct jw *w, const char *name, size_t n)
 void jw_raw(struct jw *w, struct str json)
 {
     separate(w);
+    size_t from = w->out->n;
     buf_str(w->out, json.n ? json : STR("null"));
+    for (size_t i = from; w->one_line && i < w->out->n; i++)
+        if (w->out->p[i] == '\n' || w->out->p[i] == '\r')
+            w->out->p[i] = ' ';
 }
 
 void jw_null(struct jw *w)

@@ -44,6 +44,7 @@ const char *json_type_name(enum json_type t); /* "string", "number" ... for mess
 struct jw { /* a writer; cheap to make: struct jw w = { .out = &buf }; */
     struct buf *out;
     bool comma;
+    bool one_line; /* line breaks in raw JSON, which can only be white space, are written as spaces */
 };
 void jw_obj(struct jw *w);     /* { */
 void jw_obj_end(struct jw *w); /* } */

@@ -79,7 +79,7 @@ static int annotate(const struct command *cmd, struct api *api, const char *id, 
         if (r == 0 && api->json)
             api_print(api);
         else if (r == 0)
-            printf("%.*s\n", STR_ARG(json_get(row, "annotations") ? json_get(row, "annotations")->raw : STR("{}")));
+            print_line(json_get(row, "annotations") ? json_get(row, "annotations")->raw : STR("{}"));
     }
     buf_done(&body);
     return r;

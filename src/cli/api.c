@@ -133,11 +133,18 @@ int api_refused(struct api *a, struct client *c)
     return refused(a, client_status(c), answer);
 }
 
+void print_line(struct str json)
+{
+    for (size_t i = 0; i < json.n; i++)
+        putchar_unlocked(json.p[i] == '\n' || json.p[i] == '\r' ? ' ' : json.p[i]);
+    putchar_unlocked('\n');
+}
+
 void api_print(const struct api *a)
 {
-    size_t n = a->text.n;
+    struct str text = buf_view(&a->text);
 
-    fwrite(a->text.p, 1, n, stdout);
-    if (!n || a->text.p[n - 1] != '\n')
-        putchar('\n');
+    while (text.n && text.p[text.n - 1] == '\n')
+        text.n--;
+    print_line(text);
 }

@@ -90,3 +90,4 @@ char *api_path(struct api *a, const char *before, const char *id, const char *af
 struct client;
 int api_refused(struct api *a, struct client *c);
 void api_print(const struct api *a); /* the last answer, a line on stdout */
+void print_line(struct str json);    /* any JSON, alike: its line breaks can only be white space */

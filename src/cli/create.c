@@ -102,8 +102,9 @@ static int add_origin(const struct command *cmd, const struct asked *a, struct a
 
     if (!a->repo != !a->commit)
         return usage_error(cmd, "--repo and --commit go together");
-    if (a->repo)
-        repo_add(api, w, a->repo, a->commit);
+    const char *why = a->repo ? repo_add(api, w, a->repo, a->commit) : NULL;
+    if (why && (a->repo[0] == '/' || a->repo[0] == '.' || strncmp(a->repo, "file://", 7) == 0))
+        complain("%s: %s; the server is asked to read it itself", a->repo, why);
     if (!task)
         return OPTIONS_OK;
     jw_key(w, "task");

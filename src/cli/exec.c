@@ -145,7 +145,7 @@ static void print_data(const struct json *data)
         print_stream(data, "stdout", stdout);
         print_stream(data, "stderr", stderr);
     } else if (data && data->type != JSON_NULL) {
-        printf("%.*s\n", STR_ARG(data->raw));
+        print_line(data->raw);
     }
 }
 

@@ -149,6 +149,7 @@ static int take(struct exporting *x, struct loaded *l)
 {
     int r = 0;
 
+    x->opts.many |= l->set.n > 1;
     for (size_t i = 0; i < l->set.n && r == 0; i++) {
         if (!traj_wanted(&l->set.v[i], &x->filter))
             continue;
@@ -342,6 +343,7 @@ static int run(const struct command *cmd, int argc, char **argv)
     r = parse(cmd, &a, &x.filter, &x.opts);
     if (r != OPTIONS_OK)
         return r;
+    x.opts.many = a.all || w.n > 1;
     api_init(&api, &w);
     buf_init(&x.out, TRAJ_FILE_MAX);
     r = export_to(&x, &api, &a, &w);

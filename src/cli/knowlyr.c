@@ -138,7 +138,7 @@ static void create_body(struct api *api, const struct create_asked *a, struct jw
     jw_obj(w);
     jw_kz(w, "knowlyr-sandbox", "true");
     jw_obj_end(w);
-    repo_add(api, w, a->repo, a->commit);
+    (void)repo_add(api, w, a->repo, a->commit);
     jw_key(w, "task");
     jw_obj(w);
     jw_kz(w, "language", a->language);

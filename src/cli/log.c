@@ -125,7 +125,7 @@ static void print_step(struct view *v, const struct json *step)
         return; /* a stream that was resumed may say a step twice */
     v->last = number;
     if (v->json) {
-        printf("%.*s\n", STR_ARG(step->raw));
+        print_line(step->raw);
     } else {
         print_title(v, step);
         print_request(v, json_get(step, "params"));

@@ -16,8 +16,8 @@ enum { TRIES = 6, ROOT_TRIES = 220, PAGES = 10000, TTL_S = 24 * 3600 };
 struct pair_of_boxes {
     char *recorded, *made;
 };
-struct pair_of_states { /* a state of the recording, and the one that is its counterpart here */
-    struct pair_of_states *next;
+struct counterpart { /* a name of the recording, and what is meant by it here */
+    struct counterpart *next;
     struct str recorded, made;
 };
 struct expected { /* a state that was taken over the API */
@@ -31,8 +31,9 @@ struct world {
     const char *on, *label;
     struct pair_of_boxes *boxes;
     size_t n;
-    struct pair_of_states *states;
-    struct pair_of_states *aliases; /* boxes: .made goes on where .recorded was */
+    struct counterpart *states;
+    struct counterpart *sessions; /* of terminals and the like, if the server named them */
+    struct counterpart *aliases;  /* boxes: .made goes on where .recorded was */
     struct expected *expected;
     const struct trajectory *trajectory; /* nullable */
     struct str marked;                   /* the last of our own trajectories that the log knows as a replay */
@@ -132,8 +133,8 @@ static int make_box(struct world *w, const char *recorded, char **ret)
     jw_obj(&j);
     for (const struct json *m = settings ? settings->first : NULL; m; m = m->next) {
         if (!known && str_is(m->name, "repo")) { /* another server's: if it was on this machine, it is sent along */
-            repo_add(w->api, &j, arena_z(&w->arena, json_get_str(m, "url")),
-                     arena_z(&w->arena, json_get_str(m, "commit")));
+            (void)repo_add(w->api, &j, arena_z(&w->arena, json_get_str(m, "url")),
+                           arena_z(&w->arena, json_get_str(m, "commit")));
             continue;
         }
         jw_key_str(&j, m->name);
@@ -161,9 +162,9 @@ static int make_box(struct world *w, const char *recorded, char **ret)
 
 void world_alias(struct world *w, struct str from, struct str to)
 {
-    struct pair_of_states *p = arena_alloc(&w->arena, sizeof *p);
+    struct counterpart *p = arena_alloc(&w->arena, sizeof *p);
 
-    *p = (struct pair_of_states){ .next = w->aliases, .recorded = from, .made = to };
+    *p = (struct counterpart){ .next = w->aliases, .recorded = from, .made = to };
     if (from.n && to.n)
         w->aliases = p;
 }
@@ -199,7 +200,7 @@ static int box_for(struct world *w, const struct traj_step *s, const char **ret)
 {
     struct str recorded = s->box.p ? s->box : STR("");
 
-    for (const struct pair_of_states *p = w->aliases; p; p = p->next) /* the newest first: chains are followed */
+    for (const struct counterpart *p = w->aliases; p; p = p->next) /* the newest first: chains are followed */
         if (str_eq(p->made, recorded))
             recorded = p->recorded;
     if (w->on) {
@@ -247,21 +248,21 @@ static void drop_temporary(struct world *w, const struct traj_step *s)
 
 /* --- calls --- */
 
-static void know_state(struct world *w, struct str recorded, struct str made)
+static void know(struct world *w, struct counterpart **list, struct str recorded, struct str made)
 {
-    struct pair_of_states *p = arena_alloc(&w->arena, sizeof *p);
+    struct counterpart *p = arena_alloc(&w->arena, sizeof *p);
 
     if (!recorded.n || !made.n)
         return;
-    *p = (struct pair_of_states){ .next = w->states,
-                                  .recorded = arena_copy(&w->arena, recorded),
-                                  .made = arena_copy(&w->arena, made) };
-    w->states = p;
+    *p = (struct counterpart){ .next = *list,
+                               .recorded = arena_copy(&w->arena, recorded),
+                               .made = arena_copy(&w->arena, made) };
+    *list = p;
 }
 
-static const struct pair_of_states *find_state(const struct world *w, struct str recorded)
+static const struct counterpart *find(const struct counterpart *list, struct str recorded)
 {
-    const struct pair_of_states *p = recorded.n ? w->states : NULL;
+    const struct counterpart *p = recorded.n ? list : NULL;
 
     while (p && !str_eq(p->recorded, recorded))
         p = p->next;
@@ -302,15 +303,15 @@ static int print_params(struct world *w, struct jw *j, const struct traj_step *s
         return 0;
     }
     const struct json *step = json_get(v, "step");
-    bool by_state = step && find_state(w, state_named(s, step));
+    bool by_state = step && find(w->states, state_named(s, step));
     jw_obj(j);
     for (const struct json *m = v->first; m; m = m->next) {
-        const struct pair_of_states *p = find_state(w, state_named(s, m));
+        const struct counterpart *p = find(w->states, state_named(s, m));
         bool is_step = str_is(m->name, "step");
         if (by_state && str_is(m->name, "trajectory"))
             continue;
         if (!p && m->type == JSON_STR)
-            p = find_state(w, m->s);
+            p = find(w->states, m->s);
         jw_key_str(j, p && is_step ? STR("state") : m->name);
         if (m->type == JSON_STR && str_is(m->name, "box")) { /* never the recorded one: that may still be in use */
             const char *box;
@@ -326,6 +327,38 @@ static int print_params(struct world *w, struct jw *j, const struct traj_step *s
     }
     jw_obj_end(j);
     return 0;
+}
+
+/* So do those that go on in a session that an earlier step began. */
+static void print_session_params(struct world *w, struct jw *j, const struct traj_step *s, struct arena *a)
+{
+    struct str params = s->params.n ? s->params : STR("{}");
+    struct json *v = NULL;
+    struct err e;
+
+    if (!w->sessions || json_parse(a, params, &v, &e) < 0 || v->type != JSON_OBJ) {
+        jw_raw(j, params);
+        return;
+    }
+    jw_obj(j);
+    for (const struct json *m = v->first; m; m = m->next) {
+        bool names = str_is(m->name, "id") || str_is(m->name, "session_id") || str_is(m->name, "session");
+        const struct counterpart *p = names && m->type == JSON_STR ? find(w->sessions, m->s) : NULL;
+        jw_key_str(j, m->name);
+        if (p)
+            jw_str(j, p->made);
+        else
+            jw_raw(j, m->raw);
+    }
+    jw_obj_end(j);
+}
+
+static void know_session(struct world *w, const struct traj_step *s, const struct traj_step *got)
+{
+    struct str recorded = json_get_str(s->data, "session_id"), made = json_get_str(got->data, "session_id");
+
+    if (!str_eq(recorded, made) && !find(w->sessions, recorded))
+        know(w, &w->sessions, recorded, made);
 }
 
 /* --- states that no step tells of --- */
@@ -394,7 +427,7 @@ static int take_expected(struct world *w, const struct traj_step *before)
             r = api_call(w->api, "POST", api_path(w->api, "/sg/v1/boxes/", box, "/snapshot"), STR("{}"), &answer);
         if (r != 0)
             return r;
-        know_state(w, x->state, json_get_str(answer, "state"));
+        know(w, &w->states, x->state, json_get_str(answer, "state"));
     }
     return 0;
 }
@@ -410,7 +443,7 @@ static int make_body(struct world *w, const struct traj_step *s, struct arena *a
     if (is_box_tool(s))
         r = print_params(w, &j, s, a);
     else
-        jw_raw(&j, s->params.n ? s->params : STR("{}"));
+        print_session_params(w, &j, s, a);
     /* The call's own timeout is not among the parameters; how long it ran before it was ended tells it. */
     if (str_is(s->outcome, "timeout") && s->run_us > 0)
         jw_knum(&j, "timeout", fmax(0.1, round((double)s->run_us / 1e5) / 10));
@@ -519,8 +552,9 @@ int world_call(struct world *w, const struct traj_step *s, struct arena *a, stru
     mark_replay(w, json_get_str(answer, "trajectory_id"));
     if (str_is(s->tool, "box:fork"))
         know_copies(w, s, got);
-    know_state(w, s->state_id, got->state_id);
-    know_state(w, snapshot_of(s), snapshot_of(got));
+    know_session(w, s, got);
+    know(w, &w->states, s->state_id, got->state_id);
+    know(w, &w->states, snapshot_of(s), snapshot_of(got));
     if (s->state_root.n && got->state_id.n)
         wait_root(w, a, got);
     drop_temporary(w, s);

@@ -63,7 +63,7 @@ static bool read_bundle(const char *dir, struct buf *out)
     return pid > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0 && out->n && !out->full;
 }
 
-void repo_add(struct api *a, struct jw *w, const char *repo, const char *commit)
+const char *repo_add(struct api *a, struct jw *w, const char *repo, const char *commit)
 {
     const char *dir = local_dir(a, repo);
     struct buf bundle;
@@ -79,5 +79,10 @@ void repo_add(struct api *a, struct jw *w, const char *repo, const char *commit)
         jw_base64(w, buf_view(&bundle));
     }
     jw_obj_end(w);
+    const char *why = have          ? NULL
+                      : !dir        ? "there is no such directory here"
+                      : bundle.full ? "it is larger than LIMIT_REPO_BUNDLE"
+                                    : "git bundle cannot read it";
     buf_done(&bundle);
+    return why;
 }

@@ -1,6 +1,6 @@
 /* One turn of the loop: take in what clients sent; one fdatasync for all who asked for one (group commit); one slice
- * of the log into the index; answer the questions whose position is reached. While the log has more, turns follow each
- * other without waiting, so nobody waits longer than a slice plus a sync.
+ * of the log into the index; a slice of the questions whose position is reached. While there is more, turns follow
+ * each other without waiting, so a sync waits no longer than two slices: who reads a lot does not hold up who writes.
  *
  * The log is looked at by a timer, not by inotify: a watch would cost the writer a microsecond with each append, a
  * look at an idle log costs us a few of them ten times a second. */
@@ -40,6 +40,7 @@ enum {
     TIDY_MS = 100, /* between two batches of what is erased */
     TIDY_LATER_MS = 60000,
     STOP_MS = 2000,
+    ANSWER_MS = 20, /* of one turn; one question is answered in any case */
 };
 #define OUT_SOFT (8 * MiB) /* unsent answers above this: the client's further questions wait in its socket */
 
@@ -85,7 +86,8 @@ struct recorder {
     struct peer *peers;
     size_t peer_count;
     struct asked *syncs, **syncs_end; /* in the order they came */
-    struct asked *waits, **waits_end; /* questions whose position is not reached */
+    struct asked *waits, **waits_end; /* other questions */
+    bool waits_more;                  /* one could be answered, but the turn was over */
 };
 
 static void peer_events(struct peer *p)
@@ -251,10 +253,8 @@ static int take_question(struct peer *p, const struct frame_head *head, struct s
         put_off(&r->syncs_end, p, head->id, payload);
     else if (str_is(q.op, "blob"))
         answer_blob(r, p, head->id, fd);
-    else if (q.upto > 0 && (uint64_t)q.upto > index_position(r->index))
-        put_off(&r->waits_end, p, head->id, payload);
     else
-        answer_query(r, p, head->id, &q);
+        put_off(&r->waits_end, p, head->id, payload);
     return 0;
 }
 
@@ -400,13 +400,18 @@ static void serve_syncs(struct recorder *r)
 static void serve_waits(struct recorder *r)
 {
     struct asked **at = &r->waits;
+    int64_t until = now_ms() + ANSWER_MS;
 
+    r->waits_more = false;
     while (*at) {
         struct asked *a = *at;
-        bool reached = (uint64_t)a->q.upto <= index_position(r->index);
+        bool reached = a->q.upto <= 0 || (uint64_t)a->q.upto <= index_position(r->index);
         bool late = now_ms() - a->since_ms > POSITION_WAIT_MS && !r->more;
+        bool unread = a->peer->out.n - a->peer->sent > (size_t)OUT_SOFT;
+        bool enough = reached && (unread || now_ms() > until);
 
-        if (!reached && !late && !r->failure.code) {
+        r->waits_more |= enough && !unread;
+        if (enough || (!reached && !late && !r->failure.code)) {
             at = &a->next;
             continue;
         }
@@ -504,7 +509,7 @@ static void each_turn(void *arg)
     bool busy = r->more && now_ms() >= r->paused_ms;
     if (r->stop_ms && (!busy || now_ms() > r->stop_ms))
         loop_stop(r->loop);
-    else if (busy || r->syncs)
+    else if (busy || r->syncs || r->waits_more)
         loop_timer_set(r->look, 0);
 }
 

@@ -105,6 +105,30 @@ static void sort_braces(struct arena *a, struct str *line)
         line->p = out;
 }
 
+/* Of a line of `ls -l`: the links of /proc are the machine's processes, and columns are as wide as the longest number. */
+static void narrow_listing(struct arena *a, struct str *line)
+{
+    struct str l = *line;
+    bool is_proc = l.n > 5 && memcmp(l.p + l.n - 5, " proc", 5) == 0;
+    size_t at = 10, columns = 0;
+
+    if (l.n < 11 || !memchr("bcdlps-", l.p[0], 7))
+        return;
+    for (size_t i = 1; i < 10; i++)
+        if (!memchr("rwxsStT-", l.p[i], 8))
+            return;
+    char *out = arena_alloc(a, l.n + 1);
+    memcpy(out, l.p, at);
+    for (size_t i = at; i < l.n; i++) {
+        bool begins = l.p[i] != ' ' && l.p[i - 1] == ' ';
+        columns += begins;
+        if (columns < 5 && (l.p[i] == ' ' ? i + 1 < l.n && l.p[i + 1] == ' ' : is_proc && columns == 1))
+            continue;
+        out[at++] = l.p[i];
+    }
+    *line = (struct str){ out, at };
+}
+
 /* Their order matters: what a rule takes for its own, a later one does not see ("1396344 second fix" is a commit). */
 const struct canon_rule canon_rules[] = {
     { .name = "terminal",
@@ -197,6 +221,15 @@ const struct canon_rule canon_rules[] = {
       .about = "the order of the members of a set or map, printed as {a, b}",
       .on = true,
       .line = sort_braces },
+    { .name = "machine",
+      .about = "what else the machine does: load, memory in use, the number of its processes",
+      .on = true,
+      .patterns = { "\\bup .*load averages?:[ 0-9.,]+", "load averages?:[ 0-9.,]+",
+                    "^([0-9]+\\.[0-9]{2} ){3}[0-9]+/[0-9]+ [0-9]+$", "^(Mem|Swap|Total):[ 0-9.BKMGTi]+$",
+                    "^(Mem|Swap|Vm|Rss|Anon|Active|Inactive|Buffers|Cached|Shmem|Slab|Dirty|Mapped|SReclaim|KReclaim)"
+                    "[A-Za-z()]*:[ \t]+[0-9]+ kB$" },
+      .to = "<machine>",
+      .line = narrow_listing },
     { .name = "space", .about = "white space at the end of lines", .on = true, .patterns = { "[ \t]+$" }, .to = "" },
     { .name = "files",
       .about = "files in which programs keep times: .git, caches, histories",

@@ -47,17 +47,20 @@ struct walk {
     struct verdict *v;
 };
 
-/* What measures the run and not its result. exit_code is compared before; return_code is the same number. */
+/* What measures the run or names it anew, and not its result. exit_code is compared before; return_code is the same
+ * number. */
 static bool is_measure(struct str name, const struct json *in)
 {
     static const char *const names[] = {
-        "stdout_bytes", "stderr_bytes", "stdout_kept",    "stderr_kept", "pid",         "mtime",     "atime",
-        "ctime",        "offset",       "stderr_offset",  "background",  "return_code", "exit_code", "duration",
-        "elapsed",      "time",         "execution_time", "timestamp"
+        "stdout_bytes", "stderr_bytes", "stdout_kept",    "stderr_kept",    "pid",         "mtime",      "atime",
+        "ctime",        "offset",       "stderr_offset",  "background",     "return_code", "exit_code",  "duration",
+        "elapsed",      "time",         "execution_time", "timestamp",      "ppid",        "session_id", "msg_id",
+        "last_used",    "waited",       "output_bytes",   "memory_used_mb", "rss_bytes",   "free_bytes", "inode",
+        "inode_free",
     };
     /* how a state is kept: what was taken before decides it, and its root may follow later */
-    static const char *const kept[] = { "layers", "entries", "bytes", "changed", "parent", "root" };
-    static const char *const ends[] = { "_ms", "_us", "_ns", "_time" };
+    static const char *const kept[] = { "layers", "entries", "bytes", "changed", "parent", "root", "call" };
+    static const char *const ends[] = { "_ms", "_us", "_ns", "_time", "_at", "_seconds", "_ticks" };
     bool has_text = json_get_str(in, "content").p || json_get_str(in, "stdout").p;
     bool is_state = json_get(in, "state") && json_get(in, "layers");
 

@@ -8,6 +8,7 @@ enum { TRAJ_FILE_MAX = 1 << 30 }; /* bytes of one file, in or out */
 struct write_opts {
     size_t shown_max; /* bytes of an observation that the model is shown; 0: all */
     bool bare;        /* without what really happened (metadata, extra) */
+    bool many;        /* documents follow each other, each on a line */
 };
 
 struct traj_set;

@@ -141,7 +141,7 @@ static void write_step(const struct traj_step *s, struct jw *w)
 
 static void write(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = true };
 
     (void)a;
     (void)o;

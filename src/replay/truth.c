@@ -119,16 +119,46 @@ void truth_metadata(struct jw *w, struct arena *a, const struct trajectory *t, c
 
 /* --- back --- */
 
+static size_t skip_space(struct str s, size_t at)
+{
+    while (at < s.n && memchr(" \t\r\n", s.p[at], 4))
+        at++;
+    return at;
+}
+
+/* But for white space, which is another if the file was laid out anew, or if one of them is a string. */
+static bool same_json(struct str x, struct str y)
+{
+    bool quoted = false;
+
+    for (size_t i = 0, k = 0;; i++, k++) {
+        if (!quoted) {
+            i = skip_space(x, i);
+            k = skip_space(y, k);
+        }
+        if (i >= x.n || k >= y.n)
+            return i >= x.n && k >= y.n;
+        if (x.p[i] != y.p[k])
+            return false;
+        if (quoted && x.p[i] == '\\' && i + 1 < x.n && k + 1 < y.n && x.p[i + 1] == y.p[k + 1]) {
+            i++;
+            k++;
+        } else if (x.p[i] == '"') {
+            quoted = !quoted;
+        }
+    }
+}
+
 /* Tool and parameters of the truth, if the file's arguments are still what they are written as. */
 static void take_params(struct arena *a, struct traj_step *s, const struct json *truth, const struct truth_form *form)
 {
     const struct json *params = json_get(truth, "params");
     struct traj_step made = { .tool = json_get_str(truth, "tool"), .params = params ? params->raw : STR("{}") };
 
-    if (!params || params->type != JSON_OBJ || !str_eq(form->args(a, &made), traj_args(s)))
+    if (!params || params->type != JSON_OBJ || !same_json(form->args(a, &made), traj_args(s)))
         return;
     s->tool = made.tool;
-    s->params = made.params;
+    s->params = form->args == plain_args ? traj_args(s) : made.params;
     s->as_tool = s->as_params = (struct str){ 0 };
     s->refused = NULL;
     s->emulated = s->ends = false;

@@ -33,7 +33,7 @@ static void write_node(struct jw *w, struct arena *a, const struct trajectory *t
 
 static void write_path(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = true };
 
     jw_obj(&w);
     jw_kstr(&w, "trajectory_id", t->id.p ? t->id : STR(""));
@@ -103,7 +103,7 @@ static void write_rollout_trajectory(struct jw *w, struct arena *a, const struct
 
 static void write_rollout(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = true };
 
     jw_obj(&w);
     jw_kstr(&w, "task_id", t->id.p ? t->id : STR(""));

@@ -83,7 +83,7 @@ static void write_agent(struct jw *w, struct arena *a, const struct trajectory *
 
 static void write(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = o->many };
     struct str id = t->id.n ? t->id : STR("unknown");
     size_t number = 0;
 

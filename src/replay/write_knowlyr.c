@@ -6,7 +6,7 @@
 
 static void write_replay(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = o->many };
 
     jw_obj(&w);
     jw_key(&w, "steps");
@@ -69,7 +69,7 @@ static void write_outcome(struct jw *w, const struct trajectory *t)
 
 static void write_recorder(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = true };
 
     jw_obj(&w);
     jw_key(&w, "task");

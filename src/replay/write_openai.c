@@ -4,7 +4,7 @@
 
 static void write(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = true };
 
     jw_obj(&w);
     if (t->id.n)

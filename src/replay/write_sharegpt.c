@@ -29,7 +29,7 @@ static void say_call(struct jw *w, struct arena *a, const struct traj_step *s)
 
 static void write(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = true };
     struct buf tools;
     struct jw inner = { .out = &tools };
 

@@ -35,7 +35,7 @@ static void write_step(struct jw *w, struct arena *a, const struct traj_step *s,
 
 static void write(struct arena *a, const struct trajectory *t, const struct write_opts *o, struct buf *out)
 {
-    struct jw w = { .out = out };
+    struct jw w = { .out = out, .one_line = o->many };
 
     jw_obj(&w);
     jw_key(&w, "trajectory");

@@ -290,9 +290,18 @@ static void next_setup(struct make *m)
 /* --- clone --- */
 
 /* $1 what to clone, $2 the commit, $3 where to, $4 the URL as the agent may see it. Without a URL: only the directory.
- * A commit that no branch has is asked for by its name. HEAD ends detached, at exactly that commit. */
+ * A commit that no branch has is asked for by its name. HEAD ends detached, at exactly that commit.
+ * The bundle of a shallow repository does not say where the history ends, and git will not clone it: what is found to
+ * be missing says it. */
 static const char clone_script[] =
     "set -u\n"
+    "from_shallow() {\n"
+    "    [ -f \"$1\" ] && git init -q -- \"$2\" && cd -- \"$2\" || return 1\n"
+    "    git fsck --connectivity-only $(git bundle unbundle \"$1\" | cut -d' ' -f1) |\n"
+    "        sed -n 's/^broken link from *commit //p' > .git/shallow\n"
+    "    [ -s .git/shallow ] && git remote add origin \"$1\" &&\n"
+    "        git fetch -q origin '+refs/heads/*:refs/remotes/origin/*' --tags\n"
+    "}\n"
     "[ -d \"$3\" ] && [ -w \"$3\" ] || mkdir -p -- \"$3\" 2>/dev/null ||\n"
     "    sudo sh -c 'mkdir -p -- \"$1\" && chown -- \"$2\" \"$1\"' make \"$3\" \"$(id -u):$(id -g)\" || exit 4\n"
     "[ -n \"$1\" ] || exit 0\n"
@@ -300,7 +309,8 @@ static const char clone_script[] =
     "export GIT_CONFIG_GLOBAL=/dev/shm/.gitconfig GIT_CONFIG_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0\n"
     "export GIT_ALLOW_PROTOCOL=file:git:http:https:ssh\n"
     "export GIT_SSH_COMMAND='ssh -o BatchMode=yes -o StrictHostKeyChecking=accept-new'\n"
-    "git clone -q --no-checkout -- \"$1\" \"$3\" || exit 2\n"
+    "said=$(git clone -q --no-checkout -- \"$1\" \"$3\" 2>&1) || from_shallow \"$1\" \"$3\" 2>/dev/null ||\n"
+    "    { printf '%s\\n' \"$said\" >&2; exit 2; }\n"
     "cd -- \"$3\" || exit 2\n"
     "git remote set-url origin \"$4\" || exit 2\n"
     "sha=$(git rev-parse -q --verify --end-of-options \"$2^{commit}\") ||\n"
@@ -417,7 +427,10 @@ static void on_helper(void *arg, struct box *b, const struct err *e)
     struct err why;
 
     if (e) {
-        finish(m, NULL, e);
+        why = *e;
+        if (origin_local(m->ask.at.url).n && !m->ask.at.bundle.n)
+            (void)err_wrap(&why, 0, "repo.url"); /* it is mounted */
+        finish(m, NULL, &why);
         return;
     }
     snprintf(m->helper, sizeof m->helper, "%s", b->id);

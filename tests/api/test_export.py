@@ -165,6 +165,61 @@ def test_what_was_exported_comes_back(server, name, form, tmp_path):
     assert PARAMS in cli(server, "import", file).stdout.decode()
 
 
+LINES = ["sandglass", "openai", "sharegpt", "agentflow", "agentflow-rollout", "knowlyr-recorder"]
+SPREAD = '{\n  "command": "echo \\\\n",\r\n  "env": {\n    "A": "1"\n  }\n}'  # as a program prints it for people
+
+
+@pytest.fixture(scope="module")
+def spread(server):
+    t = sg.unique("t")
+    with server.box(labels={"a": "b"}) as box:
+        raw = '{"tool":"bash:run","trajectory_id":"%s","params":%s}' % (t, SPREAD)
+        assert server.request("POST", f"/sg/v1/boxes/{box.id}/execute", raw=raw).status == 200
+    server.request("PATCH", f"/sg/v1/trajectories/{t}", raw='{"metadata": {\n "task":\n "a"}}')
+    return t
+
+
+@pytest.mark.parametrize("form", LINES)
+def test_a_trajectory_is_one_line_however_its_arguments_were_laid_out(server, spread, form, tmp_path):
+    text = cli(server, "export", spread, "--format", form).stdout
+    assert text.count(b"\n") == 1 and b"\r" not in text and json.loads(text)
+    both = cli(server, "export", spread, spread, "--format", form, "-o", tmp_path / "two").stdout
+    assert both == b"" and len([json.loads(line) for line in (tmp_path / "two").read_text().splitlines()]) == 2
+    r = json.loads(cli(server, "replay", tmp_path / "two", "--index", 1, "--json").stdout)
+    assert r["match"] == 1.0 and r["counts"]["identical"] and r["details"][0]["tool"] == "bash:run"
+    if form != "knowlyr-recorder":  # its tool has other arguments
+        again, *_ = json.loads(cli(server, "import", tmp_path / "two").stdout.splitlines()[0])["steps"]
+        assert again["params"] == json.loads(SPREAD)
+
+
+@pytest.mark.parametrize("form", ["atif", "knowlyr", "swe-agent"])
+def test_documents_are_lines_only_if_there_are_several(server, spread, form):
+    assert json.loads(cli(server, "export", spread, "--format", form).stdout)
+    assert len([json.loads(d) for d in cli(server, "export", spread, spread, "--format", form).stdout.splitlines()]) == 2
+
+
+def test_arguments_in_a_string_keep_their_layout(server, spread, tmp_path):
+    call = export(server, spread, "openai")["messages"][1]["tool_calls"][0]
+    assert call["function"]["arguments"].encode() == SPREAD.encode()
+    cli(server, "export", spread, "--format", "openai", "-o", tmp_path / "a")
+    again = json.loads(cli(server, "export", tmp_path / "a", "--format", "openai").stdout)["messages"][1]["tool_calls"][0]
+    assert again == call
+
+
+def test_a_file_that_was_laid_out_for_people_is_a_line_when_it_is_imported(server, name, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps(export(server, name, "atif"), indent=2))
+    assert cli(server, "import", tmp_path / "a.json").stdout.count(b"\n") == 1
+    before = json.loads(cli(server, "import", "-", stdin=cli(server, "export", name, "--format", "atif").stdout).stdout)
+    after = json.loads(cli(server, "import", tmp_path / "a.json").stdout)
+    assert [s["params"] for s in after["steps"]] == [s["params"] for s in before["steps"]]
+
+
+def test_a_step_of_the_log_is_one_line(server, spread):
+    for command in (["log", spread, "--json"], ["annotate", spread, "--tag", "x"], ["annotate", spread, "--tag", "y", "--json"]):
+        text = cli(server, *command).stdout
+        assert text.count(b"\n") == 1 and json.loads(text)
+
+
 def test_filters(server, name):
     count = lambda *f: len(export(server, name, "agentflow", *f)["nodes"])
     assert count() == 6

@@ -69,6 +69,10 @@ SCRIPT = [
     ("file:read", {"path": "/nope"}),
     ("no:such", {}),
     "seq 1 50000 | sha256sum; seq 1 50000",
+    "ls -la /; uptime; free; cat /proc/loadavg; head -5 /proc/meminfo",
+    ("code:execute", {"code": "print(1)", "language": "python"}),
+    ("jupyter:execute", {"code": "1 + 1"}),
+    ("jupyter:list", {}),
 ]
 
 
@@ -149,6 +153,23 @@ def test_denied_network_is_named(server, tmp_path):
     file.write_text(json.dumps(page))
     d = only_step(replay(server, file, rc=1))
     assert d["class"] == "diverged" and d["cause"] == "network denied" and d["recorded_exit_code"] == 0
+
+
+def test_sessions_that_the_server_named_are_followed(server):
+    name = sg.unique("t")
+    with server.box() as box:
+        def call(tool, **params):
+            return server.tool(box.id, tool, params, trajectory_id=name)["data"]
+        terminal = call("shell:exec", command="cd /tmp; colour=blue")["session_id"]
+        other = call("shell:exec", command="colour=red")["session_id"]
+        call("shell:exec", id=terminal, command="echo $colour; pwd")
+        call("shell:exec", id=other, command="echo $colour; pwd")
+        call("shell:view", id=terminal)
+        call("shell:sessions")
+        command = call("command:launch", command="echo out")
+        call("command:follow", session_id=command["session_id"], command_id=command["command_id"])
+    r = replay(server, name, rc=0)
+    assert r["match"] == 1.0, [d for d in r["details"] if d["class"] not in ("identical", "benign")]
 
 
 def test_in_a_given_box_nothing_is_run_twice_that_changes_it(server):

@@ -183,6 +183,27 @@ def test_a_repository_may_come_with_the_request(server, place):
             == f"{private.third}\n{private.url}\n1\n"
 
 
+def test_a_shallow_repository_is_cloned_as_it_is(server, place):
+    """As CI checks it out. A bundle does not say where the history ends."""
+    whole = Repo(place + "/whole")
+    git(place, "clone", "-q", "--depth", "1", whole.url, place + "/shallow")
+    for commit in ("HEAD", "main", whole.second[:10]):
+        made = cli(server, "create", "--repo", place + "/shallow", "--commit", commit, rc=0).stdout.strip()
+        out = cli(server, "exec", made, "git rev-parse HEAD; git log --oneline | wc -l; git status -s; cat src/main.py", rc=0).stdout
+        assert out == f"{whole.second}\n1\nprint('two')\n", out
+        cli(server, "destroy", made, rc=0)
+    r = cli(server, "create", "--repo", place + "/shallow", "--commit", whole.first, rc=4)
+    assert "repo.commit" in r.stderr, r.stderr
+
+
+def test_why_a_repository_of_this_machine_is_not_sent_along_is_said(server, place):
+    os.makedirs(place + "/empty")
+    git(place + "/empty", "init", "-q", ".")
+    for path, word in ((place + "/empty", "git bundle"), (place + "/nowhere", "no such directory")):
+        r = cli(server, "create", "--repo", path, "--commit", "HEAD", rc=4)
+        assert word in r.stderr and "repo.url: " in r.stderr, r.stderr
+
+
 @pytest.mark.parametrize("url", ["file:///etc", "/root", "file:///tmp/../root", "file://{place}/allowed/../private"])
 def test_no_directory_outside_mount_roots_is_cloned(server, place, repo, url):
     r = server.request("POST", "/sg/v1/boxes", {"repo": {"url": url.format(place=place), "commit": "HEAD"}})

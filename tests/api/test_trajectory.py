@@ -4,8 +4,10 @@ import contextlib
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import threading
+import time
 
 import pytest
 
@@ -366,6 +368,23 @@ def test_torn_tail_is_cut_and_nothing_before_it_is_lost(damage):
         assert s.execute(w, "probe:echo", {"text": "more"})["meta"]["step"] == 11
         s.restart()
         assert [x["step"] for x in s.steps(t)] == list(range(1, 12))
+
+
+def test_who_reads_long_steps_does_not_hold_up_who_writes():
+    """The recorder answers both. A page of 25 MB takes it a while; a call that must be on the disk first waits for one, not all."""
+    with sg.running("--pool-size", "1", "--durability", "step") as s, s.box() as long, s.box() as short:
+        long.out("seq 1 3000000 > big")
+        long.tool("file:read", {"path": "/home/gem/big"})
+        page = f"/sg/v1/trajectories/{s.get('/sg/v1/boxes/' + long.id)['trajectory']}/steps"
+        short.out("true")
+        with contextlib.ExitStack() as readers:
+            for _ in range(60):
+                c = readers.enter_context(socket.create_connection(("127.0.0.1", s.port)))
+                c.sendall(f"GET {page} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            begun = time.monotonic()
+            short.out("true")
+            took = time.monotonic() - begun
+        assert took < 4, took  # of 60 pages: ten seconds and more
 
 
 @pytest.mark.parametrize("durability", ["none", "batch", "step"])

@@ -57,6 +57,15 @@ TEST(replay_rules_remove)
           "commit abcdefabcdabcdefabcdabcdefabcdabcdefabcd" },
         { "commit-short", "1bf47c1 hi", "3f65976 hi" },
         { "hash-order", "{'2', '0', 'a, b'}", "{'a, b', '0', '2'}" },
+        { "machine", " 00:39:05 up 15 min,  0 user,  load average: 1.69, 0.88, 0.57",
+          " 00:39:05 up 3 days, 17:02,  2 users,  load average: 0.01, 0.08, 0.07" },
+        { "machine", "0.52 0.58 0.59 1/467 12345", "11.52 0.58 0.59 3/1467 99" },
+        { "machine", "Mem:        24682416     1184944    21826068", "Mem:        24682416      714800    21904132" },
+        { "machine", "Mem:            23Gi       1.1Gi        20Gi", "Mem:            23Gi       714Mi        21Gi" },
+        { "machine", "MemFree:        21826068 kB", "MemFree:          904132 kB" },
+        { "machine", "dr-xr-xr-x 162 nobody nogroup    0 Nov 18 00:39 proc",
+          "dr-xr-xr-x 1034 nobody nogroup    0 Nov 18 00:39 proc" },
+        { "machine", "drwxr-xr-x   2 root   root    80 run", "drwxr-xr-x    2 root   root    80 run" },
         { "space", "a  \nb", "a\nb\t" },
     };
 
@@ -90,6 +99,11 @@ TEST(replay_rules_keep)
         { "a\n", "a\na\n" },
         { "", "x" },
         { "23748", "7958" },
+        { "drwxr-xr-x 3 gem gem 80 src", "drwxr-xr-x 2 gem gem 80 src" },
+        { "-rw-r--r-- 1 gem gem 80 a  b", "-rw-r--r-- 1 gem gem 80 a b" },
+        { "-rw-r--r-- 1 gem gem 80 proc", "-rw-r--r-- 1 gem gem 81 proc" },
+        { "size: 12 kB", "size: 13 kB" },
+        { "load: 12", "load: 13" },
     };
 
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
