@@ -653,7 +653,7 @@ void seats_drain(struct seats *s)
 
 static int open_dirs(struct seats *s, const char *home, struct err *e)
 {
-    static const char *const dirs[] = { "", "/run", "/run/stage" };
+    static const char *const dirs[] = { "", "/run" };
     char path[512];
 
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++) {
@@ -662,7 +662,6 @@ static int open_dirs(struct seats *s, const char *home, struct err *e)
         if (mkdir(path, 0755) < 0 && errno != EEXIST)
             return err_sys(e, "mkdir '%s'", path);
     }
-    memcpy(s->stage, path, sizeof path);
     s->box_dir = box_dir_open(home, e);
     return s->box_dir < 0 ? s->box_dir : 0;
 }
@@ -707,8 +706,7 @@ int seats_open(struct seats *s, const struct supervise_opts *o, struct loop *l, 
                                      .host_root = s->host.root,
                                      .host_sudo = s->host.sudo,
                                      .image_roots = o->image_roots,
-                                     .mount_roots = o->mount_roots,
-                                     .stage = s->stage };
+                                     .mount_roots = o->mount_roots };
     r = uplink_open(s, e);
     if (r < 0)
         return r;

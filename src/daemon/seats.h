@@ -105,7 +105,6 @@ struct seats {
     int relay; /* pidfd of the DNS relay */
     struct loop_fd *on_relay;
     int init, box_dir; /* sealed program; run/box */
-    char stage[512];
     struct seat *buckets[SEAT_BUCKETS];
     unsigned count, blanks, parked, making_asked, making_pool;
     int64_t last_create_us, pool_not_before_us, blank_not_before_us;

@@ -19,7 +19,6 @@
 #include "init/job.h"
 #include "init/shell.h"
 #include "init/task.h"
-#include "isolate/root.h"
 
 enum { READ_ROOM = 4096, KEEP_ROOM = 64 * 1024, EXPECT_MAX_US = 500 };
 
@@ -347,8 +346,6 @@ static int on_frame(struct link *l, const struct frame_head *head, struct str pa
         return err_set(e, ERR_INVALID, "first frame is of type %u, not HELLO", head->type);
     if (head->type != FRAME_CALL && head->type != FRAME_ACK) /* a call says itself what it needs */
         init_as_root(l->init);
-    if (head->type != FRAME_HELLO)
-        root_settle();
     switch ((enum frame_type)head->type) {
     case FRAME_HELLO: on_hello(l); return 0;
     case FRAME_CALL: return on_call(l, head->id, payload, e);

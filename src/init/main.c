@@ -28,7 +28,6 @@
 #include "init/shell.h"
 #include "init/sudo.h"
 #include "isolate/child.h"
-#include "isolate/root.h"
 #include "isolate/spawner.h"
 
 static int signal_fd;
@@ -116,10 +115,8 @@ static void on_warm(void *arg, const struct shell_report *r)
 /* Ready is said either way: a box whose image has no bash can still do file work. */
 static void warm_up(struct init *in)
 {
-    if (in->boot.warm_shell || in->boot.warm_context || in->boot.warm_kernel || in->boot.warm_browser) {
+    if (in->boot.warm_shell || in->boot.warm_context || in->boot.warm_kernel || in->boot.warm_browser)
         child_settle();
-        root_settle();
-    }
     if (in->boot.warm_kernel)
         kernel_ahead(in);
 

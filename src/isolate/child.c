@@ -288,7 +288,7 @@ static int build_root(struct child *c, struct err *e)
         .root_checked = host,
         .image_roots = or_null(s->image_roots),
         .mount_roots = or_null(s->mount_roots),
-        .stage = s->stage,
+        .nowhere = c->in.nowhere,
         .layers = s->layers,
     };
     int n = 0, scratch = -1;
@@ -304,15 +304,14 @@ static int build_root(struct child *c, struct err *e)
     n = send_scratch(c->in.channel, scratch, e);
     if (n < 0)
         return n;
-    n = enter_network(c, e);
-    return n < 0 ? n : root_enter(e);
+    return enter_network(c, e);
 }
 
 /* All that needs no spec: after it the process may wait for a long time. */
 static int prepare(struct child *c, struct err *e)
 {
     /* Here rather than in clone3, where supervise would stand still for them. */
-    if (unshare(CLONE_NEWNS | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+    if (unshare(CLONE_NEWIPC | CLONE_NEWUTS) < 0)
         return err_sys(e, "unshare namespaces");
     int r = await_stage(c, e);
     if (r < 0)

@@ -18,7 +18,7 @@ struct child_stage {
     int32_t fail_step;      /* step.h */
     struct network network; /* where it could be linked to */
     /* as struct spawn_paths; "" is none */
-    char host_root[CHILD_PATH], host_sudo[CHILD_PATH], stage[CHILD_PATH], layers[CHILD_PATH];
+    char host_root[CHILD_PATH], host_sudo[CHILD_PATH], layers[CHILD_PATH];
     char image_roots[PATH_MAX], mount_roots[PATH_MAX];
 };
 
@@ -30,6 +30,7 @@ struct child_go { /* the second one */
 
 struct child_fds {
     int channel, ready, userns, host_ns;
+    int nowhere; /* nowhere.h */
     int network; /* socket from which one packet comes: its network namespace, or a struct err that says why not */
 };
 

@@ -10,6 +10,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "isolate/mountfd.h"
+#include "isolate/step.h"
 #include "wire/boot.h"
 
 enum { TTY_GID = 5 };
@@ -121,6 +122,15 @@ static int make_readonly(int proc, const char *name, struct err *e)
     return r < 0 ? err_wrap(e, r, "protect /proc/%s", name) : 0;
 }
 
+int kernelfs_make_proc(struct err *e)
+{
+    int r = step_reach(STEP_PROC, e);
+    if (r < 0)
+        return r;
+    r = mountfd_new("proc", NULL, MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC, e);
+    return r < 0 ? err_wrap(e, r, "mount /proc") : r;
+}
+
 /* Most of these are closed to a box by ownership already: they belong to host root, whom the box's user namespace
  * does not know. The covers are the second fence. kallsyms tells kernel addresses where kptr_restrict is 0. */
 int kernelfs_attach_proc(const struct kernelfs_opts *o, struct err *e)
@@ -129,19 +139,16 @@ int kernelfs_attach_proc(const struct kernelfs_opts *o, struct err *e)
                                            "sysrq-trigger", "kallsyms", "scsi",       "acpi" };
     static const char *const readonly[] = { "sys", "bus", "fs", "irq" };
 
-    auto_close int proc = mountfd_new("proc", NULL, MOUNT_NOSUID | MOUNT_NODEV | MOUNT_NOEXEC, e);
-    if (proc < 0)
-        return err_wrap(e, proc, "mount /proc");
-    int r = attach_dir(o->root, "proc", proc, o, e);
+    int r = attach_dir(o->root, "proc", o->proc, o, e);
     if (r < 0)
         return r;
     for (size_t i = 0; i < ARRAY_LEN(covered); i++) {
-        r = cover(proc, covered[i], o->scratch, e);
+        r = cover(o->proc, covered[i], o->scratch, e);
         if (r < 0)
             return r;
     }
     for (size_t i = 0; i < ARRAY_LEN(readonly); i++) {
-        r = make_readonly(proc, readonly[i], e);
+        r = make_readonly(o->proc, readonly[i], e);
         if (r < 0)
             return r;
     }

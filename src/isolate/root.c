@@ -2,20 +2,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "isolate/binds.h"
 #include "isolate/kernelfs.h"
 #include "isolate/mountfd.h"
+#include "isolate/nowhere.h"
 #include "isolate/step.h"
 #include "wire/boot.h"
 #include "wire/seat.h"
@@ -54,10 +52,8 @@ static int fill_scratch(const struct root_opts *o, int scratch, struct err *e)
     static const struct {
         const char *name;
         mode_t mode;
-    } dirs[] = {
-        { "root", 0755 },     { "root.work", 0700 }, { "usr", 0755 }, { "usr.work", 0700 }, { "tmp", 01777 },
-        { "tmp.work", 0700 }, { "dev", 0755 },       { "at", 0700 },  { "empty", 0555 },    { "lower", 0700 }
-    };
+    } dirs[] = { { "root", 0755 },     { "root.work", 0700 }, { "usr", 0755 },   { "usr.work", 0700 }, { "tmp", 01777 },
+                 { "tmp.work", 0700 }, { "dev", 0755 },       { "empty", 0555 }, { "lower", 0700 } };
 
     for (size_t i = 0; i < ARRAY_LEN(dirs); i++)
         if (mkdirat(scratch, dirs[i].name, dirs[i].mode) < 0)
@@ -97,16 +93,6 @@ static int make_scratch(const struct root_opts *o, struct err *e)
     return TAKE_FD(fd);
 }
 
-/* So that its directories can be cloned and mounted upon: open_tree and move_mount refuse detached mounts before 6.15.
- * After the overlays were made: they tell the names of their layers to the box, and a detached mount has none. */
-static int attach_scratch(const struct root_opts *o, int scratch, struct err *e)
-{
-    auto_close int stage = open(o->stage, O_PATH | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
-    if (stage < 0)
-        return err_sys(e, "open '%s'", o->stage);
-    return mountfd_attach(scratch, stage, e);
-}
-
 /* --- overlays --- */
 
 static int overlay(int scratch, const char *name, const int *lower, int count, struct err *e)
@@ -127,7 +113,8 @@ static int overlay(int scratch, const char *name, const int *lower, int count, s
 
 /* What the root is put together from. Nobody closes these: on success the process becomes init, on failure it ends. */
 struct parts {
-    int scratch, root, usr, tmp;
+    int scratch, root, usr, tmp, proc;
+    int binds[LIMIT_MOUNTS];
     int lower[ROOT_TREES * LIMIT_LAYERS + 1 + ROOT_LOWERS + 1];
     int lower_count;
 };
@@ -145,7 +132,7 @@ static int open_layers(const struct root_opts *o, struct parts *p, enum root_tre
             if (access(path, F_OK) == 0)
                 continue;
         }
-        int r = mountfd_clone(AT_FDCWD, path, 0, o->userns, e);
+        int r = mountfd_clone(AT_FDCWD, path, MOUNT_RO, o->userns, e);
         if (r < 0)
             return err_wrap(e, r, "layer %s", o->spec->layers[i]);
         p->lower[p->lower_count++] = r;
@@ -157,11 +144,11 @@ static int open_layers(const struct root_opts *o, struct parts *p, enum root_tre
 static int open_lower(const struct root_opts *o, struct err *e)
 {
     if (o->root_checked)
-        return mountfd_clone(AT_FDCWD, o->root, 0, o->userns, e);
+        return mountfd_clone(AT_FDCWD, o->root, MOUNT_RO, o->userns, e);
     auto_close int dir = mountfd_allowed(o->image_roots, o->root, e);
     if (dir < 0)
         return dir;
-    return mountfd_clone(dir, "", 0, o->userns, e);
+    return mountfd_clone(dir, "", MOUNT_RO, o->userns, e);
 }
 
 static int make_root(const struct root_opts *o, struct parts *p, struct err *e)
@@ -193,7 +180,7 @@ static int make_usr(const struct root_opts *o, struct parts *p, struct err *e)
         return r;
     r = open_layers(o, p, USR_TREE, e);
     for (int n = 0; r >= 0 && n < ROOT_LOWERS && o->usr[n]; n++) {
-        r = mountfd_clone(AT_FDCWD, o->usr[n], 0, o->userns, e);
+        r = mountfd_clone(AT_FDCWD, o->usr[n], MOUNT_RO, o->userns, e);
         if (r >= 0)
             p->lower[p->lower_count++] = r;
     }
@@ -217,9 +204,11 @@ static int make_tmp(const struct root_opts *o, struct parts *p, struct err *e)
     return r < 0 ? err_wrap(e, r, "mount overlay on /tmp") : 0;
 }
 
+/* --- leaving the host --- */
+
 /* The overlays have their own copies of the lowers. Ours could be closed, but to dissolve a mount nobody can see takes
- * a grace period of the kernel each (up to milliseconds on a busy machine). Attached to the stage, one upon the other,
- * they go with the host's root in the one umount that is needed anyway. */
+ * a grace period of the kernel each (up to milliseconds on a busy machine). Attached below the box's root, one upon the
+ * other, they go with its namespace. */
 static int park_lowers(const struct parts *p, struct err *e)
 {
     for (int i = 0; i < p->lower_count; i++) {
@@ -230,18 +219,29 @@ static int park_lowers(const struct parts *p, struct err *e)
     return 0;
 }
 
-/* Puts the parts together below the scratch tmpfs, where the new root can be pivoted to. */
+/* The scratch tmpfs becomes the root of the new namespace, so that its directories can be cloned and mounted upon, which
+ * kernels before 6.15 refuse for detached mounts; the box's root comes to lie upon it. What is below a root cannot be
+ * seen or reached from it, not even by who breaks out of a chroot: ".." of the topmost root is itself. Only now, when the
+ * overlays are made: they tell the names of their layers to the box, and a detached mount has none. */
 static int join(const struct root_opts *o, const struct parts *p, struct err *e)
 {
-    int r = attach_scratch(o, p->scratch, e);
+    int r = step_reach(STEP_LEAVE, e);
+    if (r < 0)
+        return r;
+    r = nowhere_enter(o->nowhere, e);
+    if (r < 0)
+        return r;
+    r = mountfd_attach_at(p->scratch, AT_FDCWD, "/", e);
     if (r < 0)
         return r;
     r = park_lowers(p, e);
     if (r < 0)
         return r;
-    r = mountfd_attach_at(p->root, p->scratch, "at", e);
+    r = mountfd_attach(p->root, p->scratch, e);
     if (r < 0)
         return err_wrap(e, r, "mount /");
+    if (fchdir(p->root) < 0 || chroot(".") < 0)
+        return err_sys(e, "enter the box's root");
     if (p->usr < 0)
         return 0;
     auto_close int target = mountfd_target(p->root, "usr", e);
@@ -288,63 +288,11 @@ static int make_home(const struct root_opts *o, int root, struct err *e)
     return gem < 0 ? gem : 0;
 }
 
-/* --- leaving the host --- */
-
-static pid_t leaving; /* 0: the host's root is gone */
-
-/* Takes the host's mounts off, which are gone at once, but the kernel waits for a grace period before it says so: from
- * a tenth of a millisecond to ten on a busy machine. Another process does that, with its own credentials and directory,
- * on a stack of its own; it shares our memory because nothing is cheaper. No signal tells of its end: nobody reaps it
- * by accident. */
-static int leave(void *arg)
+static int attach_kernel(const struct root_opts *o, const struct parts *p, struct err *e)
 {
-    (void)arg;
-    _exit(umount2(".", MNT_DETACH) < 0);
-}
-
-static int leave_host(struct err *e)
-{
-    static char stack[16 * 1024] __attribute__((aligned(16)));
-
-    leaving = clone(leave, stack + sizeof stack, CLONE_VM, NULL);
-    if (leaving > 0)
-        return 0;
-    leaving = 0;
-    return umount2(".", MNT_DETACH) < 0 ? err_sys(e, "detach the host's root") : 0;
-}
-
-void root_settle(void)
-{
-    int status = 0;
-
-    if (leaving == 0)
-        return;
-    if (waitpid(leaving, &status, __WCLONE) != leaving || status != 0)
-        _exit(1); /* no program may see the host's files */
-    leaving = 0;
-}
-
-static int pivot(int root, struct err *e)
-{
-    int r = step_reach(STEP_PIVOT, e);
-    if (r < 0)
-        return r;
-    /* The old root is stacked on the new one and comes off at once: no directory for it is needed. With it go the
-     * stage and the scratch mount; the overlay holds its own clones of the layers. */
-    if (fchdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0)
-        return err_sys(e, "pivot_root");
-    r = leave_host(e);
-    if (r < 0)
-        return r;
-    if (chdir("/") < 0)
-        return err_sys(e, "chdir /");
-    return 0;
-}
-
-static int attach_kernel(const struct root_opts *o, int scratch, int root, struct err *e)
-{
-    const struct kernelfs_opts k = { .root = root,
-                                     .scratch = scratch,
+    const struct kernelfs_opts k = { .root = p->root,
+                                     .scratch = p->scratch,
+                                     .proc = p->proc,
                                      .base = o->base,
                                      .shm_bytes = o->spec->shm_bytes,
                                      .id = o->id,
@@ -357,60 +305,62 @@ static int attach_kernel(const struct root_opts *o, int scratch, int root, struc
     r = kernelfs_attach_dev(&k, e);
     if (r < 0)
         return r;
-    r = step_reach(STEP_PROC, e);
-    if (r < 0)
-        return r;
     r = kernelfs_attach_proc(&k, e);
     if (r < 0)
         return r;
     return kernelfs_attach_run(&k, e);
 }
 
-static struct parts p; /* of one process, once */
-
-int root_build(const struct root_opts *o, int *ret_scratch, struct err *e)
+/* All that needs the host's names. */
+static int make_parts(const struct root_opts *o, struct parts *p, struct err *e)
 {
-    p = (struct parts){ .scratch = -1, .root = -1, .usr = -1, .tmp = -1 };
-
-    umask(0);
-    int r = p.scratch = make_scratch(o, e);
+    int r = p->scratch = make_scratch(o, e);
     if (r < 0)
         return err_wrap(e, r, "make the writable layer");
+    r = p->proc = kernelfs_make_proc(e);
+    if (r < 0)
+        return r;
     r = mountfd_become(o->base, e);
     if (r < 0)
         return r;
-    r = make_root(o, &p, e);
+    r = make_root(o, p, e);
     if (r < 0)
         return r;
-    r = make_usr(o, &p, e);
+    r = make_usr(o, p, e);
     if (r < 0)
         return r;
-    r = make_tmp(o, &p, e);
+    r = make_tmp(o, p, e);
+    return r < 0 ? r : binds_open(o, p->proc, p->binds, e);
+}
+
+static int attach_parts(const struct root_opts *o, const struct parts *p, struct err *e)
+{
+    int r = join(o, p, e);
+    if (r < 0)
+        return r;
+    r = attach_kernel(o, p, e);
+    if (r < 0)
+        return r;
+    r = attach_tmp(o, p, e);
+    if (r < 0)
+        return r;
+    r = make_home(o, p->root, e);
+    return r < 0 ? r : binds_attach(o, p->root, p->binds, e);
+}
+
+int root_build(const struct root_opts *o, int *ret_scratch, struct err *e)
+{
+    static struct parts p; /* of one process, once */
+
+    p = (struct parts){ .scratch = -1, .root = -1, .usr = -1, .tmp = -1, .proc = -1 };
+    umask(0);
+    int r = make_parts(o, &p, e);
     if (r < 0)
         return r;
     *ret_scratch = openat(p.scratch, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*ret_scratch < 0)
         return err_sys(e, "open the writable layer");
-    r = join(o, &p, e);
-    if (r < 0)
-        return r;
-    r = attach_kernel(o, p.scratch, p.root, e);
-    if (r < 0)
-        return r;
-    r = attach_tmp(o, &p, e);
-    if (r < 0)
-        return r;
-    r = make_home(o, p.root, e);
-    if (r < 0)
-        return r;
-    r = binds_attach(o, p.root, e);
-    if (r < 0)
-        return r;
+    r = attach_parts(o, &p, e);
     umask(022); /* what init goes on with */
-    return 0;
-}
-
-int root_enter(struct err *e)
-{
-    return pivot(p.root, e);
+    return r;
 }

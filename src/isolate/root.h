@@ -1,5 +1,7 @@
-/* The file system of a box, built by the box's first process as real root in its own mount namespace, and entered by
- * pivot_root. The user namespace comes after all this, so root of the box has no right over any of these mounts.
+/* The file system of a box, built by the box's first process as real root. It makes the parts while it still sees the
+ * host's files, each a mount that nobody else can see, then leaves the host for a mount namespace that never had any of
+ * its mounts (nowhere.h), and puts the parts together there. The user namespace comes after all this, so root of the box
+ * has no right over any of these mounts.
  *
  *   /              overlay: image (read-only, ids translated), above it the scratch tmpfs
  *   /usr           host image only: a second overlay over the host's /usr. Overlay lowers do not cross mounts, and
@@ -30,15 +32,10 @@ struct root_opts {
     bool root_checked;                     /* ... which is ours; else it must lie below image_roots */
     const char *usr[ROOT_LOWERS];          /* lowers of /usr, topmost first; none: /usr belongs to the root image */
     const char *image_roots, *mount_roots; /* colon-separated */
-    const char *stage;                     /* empty host directory to build upon */
+    int nowhere;                           /* nowhere.h */
     const char *layers;                    /* host directory that has spec->layers */
 };
 
-/* The calling process must be in its own mount namespace. ret_scratch: a directory descriptor of all that the box will
- * write, for whoever wants to look at it from outside. */
+/* On success the calling process lives in the new root, and the host's files are out of sight. ret_scratch: a directory
+ * descriptor of all that the box will write, for whoever wants to look at it from outside. */
 int root_build(const struct root_opts *o, int *ret_scratch, struct err *e);
-/* Then: on success it lives in the new root, and the host's files are out of sight. */
-int root_enter(struct err *e);
-/* To be called before the first program of the box is started: until then the kernel may still be busy taking the
- * host's mounts away. Cheap afterwards; if it failed, the process ends. */
-void root_settle(void);

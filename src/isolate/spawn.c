@@ -117,8 +117,8 @@ static int send_stage(const struct spawn_opts *o, const struct spawned *s, const
     m.fail_step = step_failing();
     m.network = *o->network;
     if (!put(m.id, sizeof m.id, o->id) || !put(m.host_root, sizeof m.host_root, p->host_root) ||
-        !put(m.host_sudo, sizeof m.host_sudo, p->host_sudo) || !put(m.stage, sizeof m.stage, p->stage) ||
-        !put(m.layers, sizeof m.layers, p->layers) || !put(m.image_roots, sizeof m.image_roots, p->image_roots) ||
+        !put(m.host_sudo, sizeof m.host_sudo, p->host_sudo) || !put(m.layers, sizeof m.layers, p->layers) ||
+        !put(m.image_roots, sizeof m.image_roots, p->image_roots) ||
         !put(m.mount_roots, sizeof m.mount_roots, p->mount_roots))
         return err_set(e, ERR_LIMIT,
                        "a path of this server is longer than %d bytes, or its image.roots or mount.roots than %d",

@@ -7,8 +7,8 @@
  *   spawn_finish  <---------- pid, pidfd
  *     ... any time later: until here nothing depends on what is asked for, so it is done ahead. For a box that somebody
  *     waits for, spawn_go comes before spawn_finish: the child goes on while we hear of it
- *   spawn_go     spec, boot ---------------------------------------> build root, enter network namespace, pivot, enter
- *   cgroup limits, state file                                        user namespace, drop rights, become init: READY
+ *   spawn_go     spec, boot ---------------------------------------> build root, enter it, network and user namespaces,
+ *   cgroup limits, state file                                        drop rights, become init: READY
  *
  * A step of the child that fails sends its struct err over the channel and ends the child. Nothing here waits, except
  * for the fork. */
@@ -30,7 +30,6 @@ struct spawner;
 struct spawn_paths {
     const char *host_root, *host_sudo;     /* image "host" */
     const char *image_roots, *mount_roots; /* colon-separated; may be NULL */
-    const char *stage;                     /* an empty directory */
     const char *layers;                    /* directory of layers */
 };
 

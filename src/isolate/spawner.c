@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -21,6 +20,7 @@
 #include "isolate/child.h"
 #include "isolate/mountfd.h"
 #include "isolate/network.h"
+#include "isolate/nowhere.h"
 #include "isolate/seccomp.h"
 #include "isolate/step.h"
 
@@ -178,15 +178,22 @@ static int make_network(int host_ns, int32_t fail_step, int *ret_fd, struct err 
     return r;
 }
 
+static int nowhere = -1;
+
 /* A child of our parent: supervise waits for it, and outlives us. */
-static pid_t fork_box(int group, int *ret_pidfd)
+static pid_t fork_box(int group, int *ret_pidfd, struct err *e)
 {
     struct clone_args args = {
         .flags = CLONE_NEWPID | CLONE_PIDFD | CLONE_PARENT | (group >= 0 ? CLONE_INTO_CGROUP : 0),
         .pidfd = (uint64_t)(uintptr_t)ret_pidfd,
         .cgroup = group >= 0 ? (uint64_t)group : 0,
     };
-    return (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    if (nowhere < 0)
+        nowhere = nowhere_open(e);
+    if (nowhere < 0)
+        return -1;
+    pid_t pid = (pid_t)syscall(SYS_clone3, &args, sizeof args);
+    return pid < 0 ? err_sys(e, "clone") : pid;
 }
 
 /* True in the new process. */
@@ -199,13 +206,14 @@ static bool serve_one(int sock, const struct ask *q, const int fds[FDS], struct 
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) < 0)
         _exit(1);
     auto_close int mine = pair[0], theirs = pair[1];
-    pid_t pid = fork_box(fds[GROUP], &pidfd);
+    pid_t pid = fork_box(fds[GROUP], &pidfd, &a.err);
     if (pid == 0) {
         close(sock);
         *ret = (struct child_fds){ .channel = fds[CHANNEL],
                                    .ready = fds[READY],
                                    .userns = fds[USERNS],
                                    .host_ns = fds[HOST_NS],
+                                   .nowhere = nowhere,
                                    .network = TAKE_FD(theirs) };
         pidfd = -1;
         return true;
@@ -213,8 +221,6 @@ static bool serve_one(int sock, const struct ask *q, const int fds[FDS], struct 
     if (pid > 0)
         send_away(pid, &q->processors);
     a.pid = pid < 0 ? 0 : pid;
-    if (pid < 0)
-        err_sys(&a.err, "clone");
     if (fdpass_send(sock, &a, sizeof a, &pidfd, pid > 0, 0) < 0)
         _exit(0);
     close(TAKE_FD(theirs));
@@ -229,14 +235,6 @@ static bool serve_one(int sock, const struct ask *q, const int fds[FDS], struct 
     return false;
 }
 
-/* Every box begins with a copy of our mounts, which takes its time for each. No box needs /sys, where most of a host's
- * mounts are; what else is mounted may lie below an image or a mount that somebody asks for. */
-static void shed_mounts(void)
-{
-    if (unshare(CLONE_NEWNS) == 0)
-        (void)umount2("/sys", MNT_DETACH);
-}
-
 /* If the whole machine runs out of memory, boxes go before the daemon. They inherit it from us, who are easily replaced. */
 static void go_first(void)
 {
@@ -249,7 +247,7 @@ static void go_first(void)
 void spawner_serve(int sock, struct boot *ret)
 {
     child_reset_signals();
-    shed_mounts();
+    nowhere = nowhere_open(NULL); /* if it cannot be now, the first box tells why */
     go_first();
     (void)fcntl(sock, F_SETFD, FD_CLOEXEC);
     (void)seccomp_program(false); /* once, for all that are forked */

@@ -5,6 +5,7 @@ Most run twice: as the box's user and as root of the box. New attempts are welco
 """
 
 import contextlib
+import ctypes
 import hashlib
 import json
 import os
@@ -307,6 +308,7 @@ def test_chroot_and_back_stays_inside(box, canaries):
     r = run(box, f'''
         os.makedirs("/tmp/jail", exist_ok=True)
         fd = os.open("/", os.O_RDONLY)
+        root = os.stat("/")
         try:
             os.chroot("/tmp/jail")
         except OSError:
@@ -321,9 +323,38 @@ def test_chroot_and_back_stays_inside(box, canaries):
         for p in {[str(c) for c in canaries]!r}:
             attempt("read " + os.path.dirname(p), lambda: os.close(os.open(p, os.O_RDONLY)))
         print("home", "inside" if os.path.exists("/home/gem") else "outside")
+        print("root", "same" if os.path.samestat(root, os.stat("/")) else "another")
         ''', "root")
-    assert r.pop("home") == "inside"
+    assert (r.pop("home"), r.pop("root")) == ("inside", "same")
     refused(r)
+
+
+def test_nothing_of_the_host_lies_below_the_root_of_a_box(server, other):
+    """Who could take mounts off, as nobody in a box can, would find what the box itself writes, then an empty directory."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    with server.box() as b:
+        ns = os.open(f"/proc/{server.init_pid(b.id)}/ns/mnt", os.O_RDONLY)
+        take, give = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                layers = []
+                while libc.setns(ns, 0x20000) == 0 and len(layers) < 3:
+                    layers.append((sorted(os.listdir("/")), bool(os.statvfs("/").f_flag & os.ST_RDONLY)))
+                    if libc.umount2(b"/", 2) != 0:
+                        break
+                os.write(give, json.dumps(layers).encode())
+            finally:
+                os._exit(0)
+        os.close(give)
+        os.close(ns)
+        layers = json.loads(os.read(take, 65536))
+        os.close(take)
+        os.waitpid(pid, 0)
+    assert len(layers) == 3, layers
+    assert "home" in layers[0][0] and "usr" in layers[0][0]
+    assert {"dev", "lower", "tmp"} < set(layers[1][0]) and "home" not in layers[1][0]
+    assert layers[2] == [[], True]  # below it is only what is below the host's own root, too: the kernel's first one
 
 
 @WHO
