@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { ARENA_BLOCK = 4096 };
+enum { ARENA_BLOCK = 4096, SPARE_MAX = 32 };
 
 struct arena_block {
     struct arena_block *next;
@@ -13,16 +13,51 @@ struct arena_block {
     _Alignas(16) char data[];
 };
 
+/* Blocks of the usual size that nobody has at present. An arena lives as long as a call does: the next one gets the
+ * block that is still in the cache, and malloc, which is slow with sizes like this, has no part in it. */
+static struct arena_block *spare;
+static size_t spare_count;
+
 void arena_init(struct arena *a)
 {
     *a = (struct arena){ 0 };
+}
+
+static struct arena_block *block_new(size_t size)
+{
+    struct arena_block *b = size == ARENA_BLOCK ? spare : NULL;
+
+    if (b) {
+        spare = b->next;
+        spare_count--;
+    } else {
+        b = malloc(sizeof *b + size);
+    }
+    if (!b)
+        abort();
+    b->used = 0;
+    b->size = size;
+    return b;
+}
+
+static void block_free(struct arena_block *b)
+{
+#ifndef __SANITIZE_ADDRESS__ /* which is to see what is used too late */
+    if (b->size == ARENA_BLOCK && spare_count < SPARE_MAX) {
+        b->next = spare;
+        spare = b;
+        spare_count++;
+        return;
+    }
+#endif
+    free(b);
 }
 
 void arena_done(struct arena *a)
 {
     for (struct arena_block *b = a->head, *next; b; b = next) {
         next = b->next;
-        free(b);
+        block_free(b);
     }
     *a = (struct arena){ 0 };
 }
@@ -36,7 +71,7 @@ void arena_reset(struct arena *a)
         if (!keep && b->size == ARENA_BLOCK)
             keep = b;
         else
-            free(b);
+            block_free(b);
     }
     if (keep) {
         keep->next = NULL;
@@ -55,11 +90,7 @@ void *arena_alloc(struct arena *a, size_t n)
     if (!b || b->size - b->used < n) {
         size_t size = n > ARENA_BLOCK ? n : ARENA_BLOCK;
 
-        b = malloc(sizeof *b + size);
-        if (!b)
-            abort();
-        b->used = 0;
-        b->size = size;
+        b = block_new(size);
         if (a->head && size > ARENA_BLOCK) {
             /* A big block goes behind the current one, which still has room. */
             b->next = a->head->next;

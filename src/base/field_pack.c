@@ -118,19 +118,31 @@ static bool reads_as_absent(const struct field *f)
     return f->type == FIELD_INT ? f->def == FIELD_ABSENT : f->type == FIELD_NUM ? isnan(f->def_num) : true;
 }
 
+/* What stands before a value: name, type, room for its length. */
+static void put_head(const struct field *f, struct buf *out)
+{
+    size_t name_n = strlen(f->name), n = 1 + name_n + 1 + 4;
+    unsigned char *to = buf_room(out, n);
+
+    assert(name_n <= UINT8_MAX);
+    if (!to)
+        return;
+    *to = (unsigned char)name_n;
+    memcpy(to + 1, f->name, name_n);
+    to[1 + name_n] = (unsigned char)f->type;
+    memset(to + 1 + name_n + 1, 0, 4);
+    buf_grew(out, n);
+}
+
 void field_pack(const struct field *fields, const void *in, struct buf *out)
 {
     for (const struct field *f = fields; f->type != FIELD_END && !out->full; f++) {
         const void *p = (const char *)in + f->offset;
-        size_t name_n = strlen(f->name);
 
-        assert(name_n <= UINT8_MAX);
         if (field_is_absent(f, p) && reads_as_absent(f))
             continue;
-        put_le(out, name_n, 1);
-        buf_add(out, f->name, name_n);
-        put_le(out, f->type, 1);
-        size_t from = begin_sized(out);
+        put_head(f, out);
+        size_t from = out->n;
         pack_value(f, p, out);
         end_sized(out, from);
     }

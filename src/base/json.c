@@ -130,6 +130,7 @@ struct reader {
     const char *start, *p, *end;
     unsigned depth;
     size_t values;
+    bool outline; /* json_outline */
     struct err *e;
 };
 
@@ -252,7 +253,7 @@ static int decode(struct reader *r, const char *p, const char *end, struct str *
     return 0;
 }
 
-/* r->p stands on the opening quote. */
+/* r->p stands on the opening quote. ret NULL: what it says is of no interest. */
 static int read_string(struct reader *r, struct str *ret)
 {
     const char *open = r->p++;
@@ -279,6 +280,8 @@ static int read_string(struct reader *r, struct str *ret)
         r->p += step;
     }
     const char *close = r->p++;
+    if (!ret)
+        return 0;
     if (escaped)
         return decode(r, open + 1, close, ret);
     *ret = (struct str){ open + 1, (size_t)(close - open - 1) };
@@ -434,6 +437,28 @@ static int read_key(struct reader *r, struct str *ret)
     return 0;
 }
 
+/* Moves over an array or an object; r->p stands on the opening bracket. */
+static int skip_nested(struct reader *r)
+{
+    const char *open = r->p;
+    size_t depth = 0;
+
+    do {
+        if (r->p == r->end)
+            return bad(r, open, "no end of the value");
+        if (*r->p == '"') {
+            int rc = read_string(r, NULL);
+            if (rc < 0)
+                return rc;
+            continue;
+        }
+        depth += *r->p == '{' || *r->p == '[';
+        depth -= *r->p == '}' || *r->p == ']';
+        r->p++;
+    } while (depth);
+    return 0;
+}
+
 /* The members of an array or an object; r->p stands on the opening bracket. Recursion is as deep as the text's
  * nesting, which is capped. */
 static int read_members(struct reader *r, struct json *v)
@@ -445,6 +470,10 @@ static int read_members(struct reader *r, struct json *v)
         return err_set(r->e, ERR_LIMIT, "JSON: nested deeper than %d (LIMIT_JSON_DEPTH) at byte %zu", LIMIT_JSON_DEPTH,
                        (size_t)(r->p - r->start));
     v->type = obj ? JSON_OBJ : JSON_ARR;
+    if (r->outline && r->depth > 1) {
+        r->depth--;
+        return skip_nested(r);
+    }
     r->p++;
     skip_space(r);
     bool more = !next_is(r, obj ? '}' : ']');
@@ -472,7 +501,7 @@ static int read_members(struct reader *r, struct json *v)
     }
     r->p++;
     r->depth--;
-    return obj ? check_unique(r, v) : 0;
+    return obj && !r->outline ? check_unique(r, v) : 0;
 }
 
 static int read_value(struct reader *r, struct json *v)
@@ -497,9 +526,9 @@ static int read_value(struct reader *r, struct json *v)
     return rc;
 }
 
-int json_parse(struct arena *a, struct str text, struct json **ret, struct err *e)
+static int parse(struct arena *a, struct str text, bool outline, struct json **ret, struct err *e)
 {
-    struct reader r = { .a = a, .start = text.p ? text.p : "", .e = e };
+    struct reader r = { .a = a, .start = text.p ? text.p : "", .outline = outline, .e = e };
     struct json *v;
 
     r.p = r.start;
@@ -515,6 +544,16 @@ int json_parse(struct arena *a, struct str text, struct json **ret, struct err *
         return bad(&r, r.p, "unexpected text after the value");
     *ret = v;
     return 0;
+}
+
+int json_parse(struct arena *a, struct str text, struct json **ret, struct err *e)
+{
+    return parse(a, text, false, ret, e);
+}
+
+int json_outline(struct arena *a, struct str text, struct json **ret, struct err *e)
+{
+    return parse(a, text, true, ret, e);
 }
 
 const struct json *json_get(const struct json *obj, const char *name)

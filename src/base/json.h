@@ -35,6 +35,9 @@ struct json {
 /* text must outlive the tree: strings without escapes point into it. The message of an error says the byte offset.
  * Numbers that no double holds (1e999) are errors. */
 int json_parse(struct arena *a, struct str text, struct json **ret, struct err *e);
+/* The same for a text that we wrote ourselves, and without what nobody needs then: what is nested in the outermost value
+ * has its type and its bytes, but no members, and keys are not looked at for being there twice. */
+int json_outline(struct arena *a, struct str text, struct json **ret, struct err *e);
 const struct json *json_get(const struct json *obj, const char *name); /* NULL: absent or no object */
 struct str json_get_str(const struct json *obj, const char *name);     /* p NULL: absent or no string */
 int64_t json_get_int(const struct json *obj, const char *name, int64_t otherwise);

@@ -492,11 +492,17 @@ static int add_moment(struct index *x, const struct json *body, struct err *e)
 }
 
 /* A step that put its box back into another state. Its row is there; whether it is one, its tool tells. */
-static int apply_rewind(struct index *x, const struct json *body, const struct row *row, struct err *e)
+static int apply_rewind(struct index *x, const struct row *row, struct err *e)
 {
-    const struct json *restored = json_get(json_get(body, "data"), "restored");
-    sqlite3_stmt *s = restored ? index_stmt(x, S_REWIND, e) : NULL;
+    static const char key[] = "\"restored\"";
+    struct json *data;
+    struct err why;
 
+    if (!row->data.n || !memmem(row->data.p, row->data.n, key, sizeof key - 1) ||
+        json_parse(&x->record, row->data, &data, &why) < 0)
+        return 0;
+    const struct json *restored = json_get(data, "restored");
+    sqlite3_stmt *s = restored ? index_stmt(x, S_REWIND, e) : NULL;
     if (!restored)
         return 0;
     if (!s)
@@ -633,7 +639,11 @@ int index_apply(struct index *x, const struct journal_record *r, struct err *e)
     if (r->type == RECORD_ERASED)
         return apply_erased(x, r, e);
     arena_reset(&x->record);
-    if (json_parse(&x->record, r->body, &body, &why) < 0 || body->type != JSON_OBJ) {
+    /* Of calls, which are many, only the outermost members are of interest. */
+    bool of_call = r->type == RECORD_INTENT || r->type == RECORD_RESULT || r->type == RECORD_STEP;
+    int parsed =
+        of_call ? json_outline(&x->record, r->body, &body, &why) : json_parse(&x->record, r->body, &body, &why);
+    if (parsed < 0 || body->type != JSON_OBJ) {
         x->counts.unreadable++;
         log_warn("index: unreadable record", "position=%llu, skipped", (unsigned long long)r->position);
         return 0;
@@ -649,12 +659,12 @@ int index_apply(struct index *x, const struct journal_record *r, struct err *e)
         int n = apply_step(x, r, &row, e);
         if (n >= 0)
             n = apply_extra(x, body, &row, e);
-        return n < 0 ? n : apply_rewind(x, body, &row, e);
+        return n < 0 ? n : apply_rewind(x, &row, e);
     }
     case RECORD_NOTE: return apply_note(x, body, &row, r->position, e);
     case RECORD_RESULT: {
         int n = apply_result(x, r, &row, e);
-        return n < 0 ? n : apply_rewind(x, body, &row, e);
+        return n < 0 ? n : apply_rewind(x, &row, e);
     }
     case RECORD_EPISODE_END: return apply_episode_end(x, &row, r->position, e);
     case RECORD_STATE: return apply_state(x, body, r->body, e);

@@ -128,7 +128,7 @@ static int too_large(const char *path, int64_t size, struct err *e)
  * as many bytes as it said (guess), or it would be asked twice. */
 static int slurp(int fd, const char *path, size_t guess, struct arena *a, struct str *ret, struct err *e)
 {
-    size_t size = guess + 1 > 4096 ? guess + 1 : 4096;
+    size_t size = guess ? guess + 1 : 4096;
     size_t n = 0;
     char *p = arena_alloc(a, size);
 

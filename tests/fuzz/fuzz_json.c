@@ -65,6 +65,17 @@ static void any_bytes_as_string(struct arena *a, struct str bytes)
     (void)base64_decode(a, bytes);
 }
 
+/* What the reader takes has an outline, with the same outermost members. */
+static void check_outline(struct arena *a, struct str text, const struct json *v)
+{
+    struct json *o;
+
+    check(json_outline(a, text, &o, NULL) >= 0);
+    check(o->type == v->type && o->count == v->count && str_eq(o->raw, v->raw));
+    for (const struct json *x = o->first, *y = v->first; y; x = x->next, y = y->next)
+        check(x->type == y->type && str_eq(x->raw, y->raw) && str_eq(x->name, y->name) && str_eq(x->s, y->s));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
     AUTO(arena_done) struct arena a = { 0 };
@@ -76,11 +87,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     buf_init(&b, 16 << 20);
     any_bytes_as_string(&a, text);
     struct err e = { 0 };
+    (void)json_outline(&a, text, &v, NULL); /* of what it does not take, whatever it says */
     int r = json_parse(&a, text, &v, &e);
     check((r < 0) == (e.code != ERR_NONE));
     if (r < 0)
         return 0;
     check(utf8_ok(text));
+    check_outline(&a, text, v);
     write_tree(&w, v);
     check(!b.full && json_parse(&a, buf_view(&b), &back, NULL) >= 0);
     check_same(v, back);

@@ -521,6 +521,30 @@ TEST(json_duplicate_keys_are_found_in_objects_of_any_size)
     }
 }
 
+TEST(json_outline_has_the_outermost_members_and_the_bytes_of_what_is_in_them)
+{
+    auto_arena a = { 0 };
+    static const char *const broken[] = { "{\"a\":{", "{\"a\":[\"]}", "{\"a\":{}", "{\"a\":{}}}",
+                                          "{\"a\":{\"\x01\"}}" };
+    struct str text =
+        STR("{\"n\":-7,\"s\":\"a\\nb\",\"o\":{\"x\":\"]}\\\"\",\"y\":[{}]},\"l\":[[1],{\"\":2}],\"e\":{},\"t\":true}");
+    struct json *v;
+    struct err e;
+
+    EXPECT_INT(json_outline(&a, text, &v, &e), 0);
+    EXPECT_INT(v->count, 6);
+    EXPECT_INT(json_get_int(v, "n", 0), -7);
+    EXPECT_STR(json_get_str(v, "s"), "a\nb");
+    EXPECT_STR(json_get(v, "o")->raw, "{\"x\":\"]}\\\"\",\"y\":[{}]}");
+    EXPECT_TRUE(json_get(v, "o")->type == JSON_OBJ && !json_get(v, "o")->first);
+    EXPECT_STR(json_get(v, "l")->raw, "[[1],{\"\":2}]");
+    EXPECT_TRUE(json_get(v, "l")->type == JSON_ARR && !json_get(v, "l")->first);
+    EXPECT_STR(json_get(v, "e")->raw, "{}");
+    EXPECT_TRUE(json_get_bool(v, "t", false));
+    for (size_t i = 0; i < ARRAY_LEN(broken); i++)
+        EXPECT_TRUE(json_outline(&a, str_of(broken[i]), &v, &e) < 0);
+}
+
 TEST(json_get_answers_otherwise_for_what_is_not_there)
 {
     auto_arena a = { 0 };
