@@ -247,7 +247,8 @@ class AsyncFileTools(AsyncNamespace):
         return await self._call("file:mkdir", {"path": path, "parents": parents, "mode": mode})
 
     async def move(
-        self, source: str, destination: str, *, overwrite: bool | None = None, mkdir: bool | None = None
+        self, source: str, destination: str, *, overwrite: bool | None = None, mkdir: bool | None = None, name: str |
+        None = None
     ) -> Result:
         """Moves or renames a file or a directory.
 
@@ -256,11 +257,12 @@ class AsyncFileTools(AsyncNamespace):
             destination: new path, or an existing directory to put it into
             overwrite: replace a file that exists at the destination
             mkdir: make missing parent directories
+            name: if destination is a directory: what to call it there
 
         Fields of the result: source, destination.
         """
         return await self._call("file:move", {
-            "source": source, "destination": destination, "overwrite": overwrite, "mkdir": mkdir
+            "source": source, "destination": destination, "overwrite": overwrite, "mkdir": mkdir, "name": name
         })
 
     async def copy(
@@ -997,7 +999,7 @@ class AsyncShellTools(AsyncNamespace):
             id: the session
             input: as typed on a keyboard
             press_enter: then the Enter key
-            eof: then control-D, which ends the input
+            eof: then the end of the input (control-D)
 
         Fields of the result: status, exit_code.
         """

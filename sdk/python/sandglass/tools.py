@@ -246,7 +246,8 @@ class FileTools(Namespace):
         return self._call("file:mkdir", {"path": path, "parents": parents, "mode": mode})
 
     def move(
-        self, source: str, destination: str, *, overwrite: bool | None = None, mkdir: bool | None = None
+        self, source: str, destination: str, *, overwrite: bool | None = None, mkdir: bool | None = None, name: str |
+        None = None
     ) -> Result:
         """Moves or renames a file or a directory.
 
@@ -255,11 +256,12 @@ class FileTools(Namespace):
             destination: new path, or an existing directory to put it into
             overwrite: replace a file that exists at the destination
             mkdir: make missing parent directories
+            name: if destination is a directory: what to call it there
 
         Fields of the result: source, destination.
         """
         return self._call("file:move", {
-            "source": source, "destination": destination, "overwrite": overwrite, "mkdir": mkdir
+            "source": source, "destination": destination, "overwrite": overwrite, "mkdir": mkdir, "name": name
         })
 
     def copy(
@@ -996,7 +998,7 @@ class ShellTools(Namespace):
             id: the session
             input: as typed on a keyboard
             press_enter: then the Enter key
-            eof: then control-D, which ends the input
+            eof: then the end of the input (control-D)
 
         Fields of the result: status, exit_code.
         """
