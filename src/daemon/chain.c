@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/auto.h"
 #include "isolate/mountfd.h"
@@ -57,6 +58,17 @@ int chain_open(const struct seats *s, const struct box_spec *spec, uint32_t n, c
         ret->ids[i] = layers[n - 1 - i];
     ret->c = (struct layer_chain){ .home = s->opts->home, .image = &ret->image, .ids = ret->ids, .n = n };
     return open_image(s, spec, &ret->image, e);
+}
+
+void chain_close(struct chain *c)
+{
+    for (size_t i = 0; i < c->image.root_n; i++)
+        if (c->image.root[i] >= 0)
+            close(c->image.root[i]);
+    for (size_t i = 0; i < c->image.usr_n; i++)
+        if (c->image.usr[i] >= 0)
+            close(c->image.usr[i]);
+    c->image = (struct layer_image){ 0 };
 }
 
 const struct state_root *chain_root(const char *text, struct state_root *room)

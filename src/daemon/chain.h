@@ -16,5 +16,6 @@ struct chain { /* a layer_chain and what it points to; must not move */
 int chain_keep(struct seats *s, struct err *e); /* once, before any worker is forked */
 int chain_open(const struct seats *s, const struct box_spec *spec, uint32_t n, char layers[][LAYER_ID_MAX],
                struct chain *ret, struct err *e);
+void chain_close(struct chain *c); /* also after a failure */
 /* "sha256:..." as image/ has it, in room. NULL: it is not known. */
 const struct state_root *chain_root(const char *text, struct state_root *room);

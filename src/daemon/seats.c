@@ -711,6 +711,7 @@ int seats_open(struct seats *s, const struct supervise_opts *o, struct loop *l, 
     if (r < 0)
         return r;
     watch_open(&s->watch, l);
+    snapshots_open(s);
     (void)sha_of(
         STR("")); /* libcrypto begins with reading its configuration: here, and not in each worker that hashes */
     s->pool_timer = loop_timer_new(l, on_pool_timer, s);
@@ -732,6 +733,7 @@ void seats_close(struct seats *s)
             drop(s->buckets[b]);
     loop_timer_free(s->pool_timer);
     loop_timer_free(s->blank_timer);
+    snapshots_close(s);
     watch_close(&s->watch);
     spawner_close(&s->spawner);
     sweeper_close(&s->sweeper);

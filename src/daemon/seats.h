@@ -22,6 +22,7 @@
 #include "daemon/supervise.h"
 #include "daemon/sweeper.h"
 #include "daemon/watch.h"
+#include "daemon/clerk.h"
 #include "image/host.h"
 #include "isolate/cgroup.h"
 #include "isolate/idmap.h"
@@ -102,6 +103,10 @@ struct seats {
     struct spawner spawner;
     struct sweeper sweeper;
     struct watch watch;
+    struct clerks clerks, behind; /* snapshot.c: for what somebody waits for, and for the rest */
+    struct snapshot *unhashed;    /* oldest first */
+    struct loop_timer *hash_timer;
+    unsigned hashing;
     int relay; /* pidfd of the DNS relay */
     struct loop_fd *on_relay;
     int init, box_dir; /* sealed program; run/box */
@@ -127,6 +132,9 @@ void seats_forget_conn(struct seats *s, uint64_t conn); /* what it asked for and
 void seats_drain(struct seats *s);                      /* ends all that is not handed out; no more are made */
 
 /* snapshot.c */
+void snapshots_open(struct seats *s);
+void snapshots_close(struct seats *s);
+void snapshots_pump(void *seats); /* roots that are to be computed */
 void seats_snapshot(struct seats *s, const struct seat_waiter *w, const char *id);
 void seat_drop_snapshots(struct seat *seat); /* those that wait are answered */
 /* compute: the root is not known; it is worked out and its objects are kept */

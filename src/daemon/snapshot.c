@@ -1,18 +1,16 @@
-/* States of boxes: the box stands still while a worker process copies what changed into a layer, goes on as soon as
- * that is sealed, and hears of the state's root when all is hashed. The worker is a fork of supervise; it has the box's
- * writable layer by descriptor and never follows a path that the box could have made. */
+/* States of boxes: the box stands still while a worker copies what changed into a layer, and goes on as soon as that is
+ * sealed. The state's root follows when nobody is waiting for anything: the states of one box are hashed in their order,
+ * because each root is worked out from the one before. A worker has the box's writable layer by descriptor and never
+ * follows a path that the box could have made. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/prctl.h>
 #include <sys/random.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -22,6 +20,7 @@
 #include "daemon/chain.h"
 #include "daemon/image_proof.h"
 #include "daemon/open_files.h"
+#include "image/tree.h"
 #include "isolate/idmap.h"
 #include "isolate/spec.h"
 
@@ -32,11 +31,14 @@ enum {
     MERGE_COUNT = 8,    /* so many layers of one size class become one of the next: each is copied log times */
     FLATTEN_BELOW = 24, /* a box that was forked from so many layers gets one in their place */
     HASH_NICE = 10,
+    HASH_AFTER_MS = 3, /* who was answered may fork the box, or take the next step, and wants the processors */
+    HASH_LATEST_MS = 100,
+    HASHES_MAX = 8,
 };
 
 enum work { WORK_SEAL, WORK_VERIFY, WORK_HASH, WORK_MERGE, WORK_FLATTEN };
 
-struct report { /* what the worker says, twice: sealed, then hashed */
+struct report { /* what the worker says, once */
     int32_t result;
     struct err err;
     bool changed, full;
@@ -45,7 +47,7 @@ struct report { /* what the worker says, twice: sealed, then hashed */
 };
 
 struct snapshot {
-    struct snapshot *next; /* of the same box: waits for its turn */
+    struct snapshot *next; /* of the same box: waits for its turn; or in seats.unhashed */
     struct seats *all;
     enum work work;
     struct seat_waiter waiter;
@@ -58,9 +60,22 @@ struct snapshot {
     uint32_t from, count; /* MERGE: which of the sealed ones */
     char first[LAYER_ID_MAX];
     struct image_try image; /* VERIFY */
-    pid_t pid;
-    int pipe;
+    struct whole {          /* VERIFY, HASH: a state, all of it, for its box may be gone */
+        struct box_spec spec;
+        char root[STATE_ROOT_MAX];   /* of the state before; "": all is read */
+        char outdated[LAYER_ID_MAX]; /* a layer whose index is of no more use; or "" */
+        bool full;                   /* the state before is that which its box began with */
+        int64_t since_ms;
+    } * state;
+    struct clerk *worker;
     struct loop_fd *watch;
+};
+
+struct order { /* shared with the worker, who reads it */
+    struct seat seat;
+    struct snapshot job;
+    struct whole state;
+    uint64_t inodes[WATCH_INODES_MAX];
 };
 
 static void new_id(char out[LAYER_ID_MAX])
@@ -78,19 +93,9 @@ static void new_id(char out[LAYER_ID_MAX])
 
 /* --- the worker --- */
 
-static void say(int pipe, const struct report *r)
+static void say(int sock, const struct report *r)
 {
-    (void)!write(pipe, r, sizeof *r); /* far below PIPE_BUF's atomicity: the struct is small */
-}
-
-static int hash(struct chain *c, const char *parent, struct report *r)
-{
-    struct state_root room, root;
-
-    int n = layer_hash(&c->c, chain_root(parent, &room), false, &root, NULL, &r->err);
-    if (n >= 0)
-        snprintf(r->root, sizeof r->root, "sha256:%s", root.hex);
-    return n;
+    (void)send(sock, r, sizeof *r, MSG_NOSIGNAL);
 }
 
 /* The layers of the whole state, oldest first: what the box began with, then what was sealed since. */
@@ -132,8 +137,10 @@ static int seal(const struct seat *x, const struct snapshot *p, uint32_t n, stru
     for (uint32_t i = 0; i < n; i++)
         sealed[i] = x->sealed[n - 1 - i];
     int r = chain_open(s, &x->spec, x->spec.layer_count, (char(*)[LAYER_ID_MAX])x->spec.layers, &below, e);
-    if (r < 0)
+    if (r < 0) {
+        chain_close(&below);
         return r;
+    }
     open_files_find(&s->groups, x->id, &open);
     bool all = open.all || p->changes.lost;
     const struct layer_opts o = { .below = &below.c,
@@ -152,43 +159,27 @@ static int seal(const struct seat *x, const struct snapshot *p, uint32_t n, stru
                                   .suspect_all = all };
     r = layer_seal(&o, ret, e);
     open_files_done(&open);
+    chain_close(&below);
     return r;
 }
 
-static void seal_and_hash(const struct seat *x, const struct snapshot *p, int pipe)
+static void seal_all(const struct seat *x, const struct snapshot *p, int sock)
 {
-    static struct chain whole;
     static char layers[LIMIT_LAYERS + 1][LAYER_ID_MAX];
     struct report r = { 0 };
     struct layer_sealed done = { 0 };
-    uint32_t count = 0, n = state_layers(x, layers) + 1 >= LIMIT_LAYERS ? 0 : x->sealed_count;
+    uint32_t n = state_layers(x, layers) + 1 >= LIMIT_LAYERS ? 0 : x->sealed_count;
 
     r.result = seal(x, p, n, &done, &r.err);
     r.changed = done.changed;
     r.full = done.full;
     r.entries = done.entries;
     r.bytes = done.bytes;
-    say(pipe, &r);
-    if (r.result < 0 || (!done.changed && !is_bare(x)))
-        return;
-    (void)setpriority(PRIO_PROCESS, 0,
-                      HASH_NICE);        /* nobody waits any more, and whoever forks the box wants a processor */
-    if (done.changed && x->sealed_count) /* the new one has a newer */
-        layer_drop_index(x->all->opts->home, x->sealed[x->sealed_count - 1]);
-    for (uint32_t i = 0; i < x->spec.layer_count && (done.full || !x->sealed_is_all); i++)
-        memcpy(layers[count++], x->spec.layers[i], LAYER_ID_MAX);
-    for (uint32_t i = 0; i < n && !done.full; i++)
-        memcpy(layers[count++], x->sealed[i], LAYER_ID_MAX);
-    if (done.changed)
-        memcpy(layers[count++], p->layer, LAYER_ID_MAX);
-    r.result = chain_open(x->all, &x->spec, count, layers, &whole, &r.err);
-    if (r.result >= 0)
-        r.result = hash(&whole, done.full ? x->spec.parent_root : x->root, &r);
-    say(pipe, &r);
+    say(sock, &r);
 }
 
 /* Layers of this box that lie side by side become one, which says the same. */
-static void merge(const struct seat *x, const struct snapshot *p, int pipe)
+static void merge(const struct seat *x, const struct snapshot *p, int sock)
 {
     struct report r = { 0 };
     struct layer_sealed done;
@@ -197,11 +188,11 @@ static void merge(const struct seat *x, const struct snapshot *p, int pipe)
     for (uint32_t i = 0; i < p->count; i++)
         ids[i] = x->sealed[p->from + p->count - 1 - i];
     r.result = layer_merge(x->all->opts->home, ids, p->count, p->layer, &done, &r.err);
-    say(pipe, &r);
+    say(sock, &r);
 }
 
 /* All layers of its state, with those that it was made of, become one. */
-static void flatten(const struct seat *x, const struct snapshot *p, int pipe)
+static void flatten(const struct seat *x, const struct snapshot *p, int sock)
 {
     static struct chain c;
     static char layers[LIMIT_LAYERS + 1][LAYER_ID_MAX];
@@ -211,10 +202,11 @@ static void flatten(const struct seat *x, const struct snapshot *p, int pipe)
     r.result = chain_open(x->all, &x->spec, state_layers(x, layers), layers, &c, &r.err);
     if (r.result >= 0)
         r.result = layer_flatten(&c.c, p->layer, false, &done, &r.err);
-    say(pipe, &r);
+    chain_close(&c);
+    say(sock, &r);
 }
 
-static void verify(const struct seats *s, const struct box_spec *spec, bool image, int pipe)
+static void verify(const struct seats *s, const struct box_spec *spec, bool image, int sock)
 {
     static struct chain c;
     struct report r = { 0 };
@@ -231,28 +223,45 @@ static void verify(const struct seats *s, const struct box_spec *spec, bool imag
         r.result = 0;
         snprintf(r.root, sizeof r.root, "sha256:%s", found.hex);
     }
-    say(pipe, &r);
+    chain_close(&c);
+    say(sock, &r);
 }
 
-/* Of a state whose hashing was cut short. */
-static void compute(const struct seats *s, const struct box_spec *spec, int pipe)
+static void hash(const struct seats *s, const struct whole *h, int sock)
 {
     static struct chain c;
     struct report r = { 0 };
+    struct state_root room, root;
 
-    r.result = chain_open(s, spec, spec->layer_count, (char(*)[LAYER_ID_MAX])spec->layers, &c, &r.err);
+    if (h->outdated[0]) /* it has a newer */
+        layer_drop_index(s->opts->home, h->outdated);
+    r.result = chain_open(s, &h->spec, h->spec.layer_count, (char(*)[LAYER_ID_MAX])h->spec.layers, &c, &r.err);
     if (r.result >= 0)
-        r.result = hash(&c, "", &r);
-    r.result = r.result < 0 ? r.result : 0;
-    say(pipe, &r);
+        r.result = layer_hash(&c.c, chain_root(h->root, &room), false, &root, NULL, &r.err);
+    if (r.result >= 0) {
+        r.result = 0;
+        snprintf(r.root, sizeof r.root, "sha256:%s", root.hex);
+    }
+    chain_close(&c);
+    say(sock, &r);
+}
+
+static void work(void *seats, void *shared, int fd, int sock)
+{
+    struct order *o = shared;
+
+    o->seat.proc.scratch = fd;
+    o->job.changes.inodes = o->inodes;
+    switch (o->job.work) {
+    case WORK_SEAL: seal_all(&o->seat, &o->job, sock); break;
+    case WORK_VERIFY: verify(seats, &o->state.spec, o->job.image.wanted, sock); break;
+    case WORK_HASH: hash(seats, &o->state, sock); break;
+    case WORK_MERGE: merge(&o->seat, &o->job, sock); break;
+    case WORK_FLATTEN: flatten(&o->seat, &o->job, sock); break;
+    }
 }
 
 /* --- supervise's side --- */
-
-static void fill_chain(const struct seat *x, struct seat_reply *r)
-{
-    r->layer_count = state_layers(x, r->layers);
-}
 
 /* So that a large layer is not copied with each handful of small ones. */
 static uint8_t size_class(const struct report *r)
@@ -264,29 +273,45 @@ static uint8_t size_class(const struct report *r)
     return class;
 }
 
+static struct whole *whole_new(const struct box_spec *spec)
+{
+    struct whole *h = calloc(1, sizeof *h);
+
+    if (!h)
+        abort();
+    h->spec = *spec;
+    return h;
+}
+
 static void take_sealed(struct snapshot *p, struct seat *x, const struct report *r)
 {
     struct seat_reply out = { .result = r->result, .err = r->err, .changed = r->changed };
+    struct whole *h = p->state = whole_new(&x->spec);
 
     p->sealed = true;
     out.frozen_us = now_us() - p->began_us;
     out.layer_entries = r->entries;
     out.layer_bytes = r->bytes;
     snprintf(out.id, sizeof out.id, "%s", p->id);
+    h->full = r->full || !r->changed;
+    memcpy(h->root, h->full ? x->spec.parent_root : x->root, sizeof h->root);
     if (r->result >= 0 && r->changed) {
+        if (x->sealed_count)
+            memcpy(h->outdated, x->sealed[x->sealed_count - 1], LAYER_ID_MAX);
         if (r->full) {
             x->sealed_count = 0;
             x->sealed_is_all = false;
         }
         x->sizes[x->sealed_count] = size_class(r);
         memcpy(x->sealed[x->sealed_count++], p->layer, LAYER_ID_MAX);
-        x->root[0] = 0; /* until the worker has hashed it */
+        x->root[0] = 0; /* until it is hashed */
         seat_resave(x);
     }
     out.more = r->result >= 0 && (r->changed || is_bare(x));
     if (r->result >= 0 && !r->changed)
         memcpy(out.root, x->root, sizeof out.root);
-    fill_chain(x, &out);
+    out.layer_count = h->spec.layer_count = state_layers(x, out.layers);
+    memcpy(h->spec.layers, out.layers, sizeof h->spec.layers);
     seat_answer(p->all, &p->waiter, &out);
 }
 
@@ -306,6 +331,12 @@ static void take_root(struct snapshot *p, struct seat *x, const struct report *r
         seat_resave(x);
     }
     seat_answer(p->all, &p->waiter, &out);
+    for (struct snapshot *q = p->next; q; q = q->next)
+        if (strcmp(q->id, p->id) == 0) { /* the state after this one */
+            if (!q->state->full)
+                memcpy(q->state->root, out.root, sizeof q->state->root);
+            break;
+        }
 }
 
 static void begin(struct snapshot *p);
@@ -333,20 +364,37 @@ static void go_on(struct snapshot *p)
 
 static void release(struct snapshot *p)
 {
+    struct snapshot **at = &p->all->unhashed;
+
+    while (*at && *at != p)
+        at = &(*at)->next;
+    if (*at)
+        *at = p->next;
     loop_unwatch(p->watch);
     loop_timer_free(p->poll);
     image_tried(p->all, &p->image, false, "");
     free(p->changes.inodes);
-    if (p->pipe >= 0)
-        close(p->pipe);
+    free(p->state);
     free(p);
+}
+
+/* It has said what it had to say, or has ended. */
+static void let_worker(struct snapshot *p, bool alive)
+{
+    if (!p->worker)
+        return;
+    loop_unwatch(TAKE_PTR(p->watch));
+    p->all->hashing -= p->work == WORK_HASH;
+    if (alive)
+        clerk_put(TAKE_PTR(p->worker));
+    else
+        clerk_end(TAKE_PTR(p->worker));
 }
 
 static void end(struct snapshot *p)
 {
     go_on(p);
-    if (p->pid > 0)
-        (void)waitpid(p->pid, NULL, 0);
+    let_worker(p, false);
     release(p);
 }
 
@@ -392,52 +440,80 @@ static void take_merged(struct snapshot *p, struct seat *x, const struct report 
     tidy(p->all, x);
 }
 
+static void answer_proof(struct snapshot *p, const struct report *r)
+{
+    struct seat_reply out = { .result = r->result, .err = r->err };
+
+    memcpy(out.root, r->root, sizeof out.root);
+    image_tried(p->all, &p->image, r->result >= 0, r->root);
+    seat_answer(p->all, &p->waiter, &out);
+}
+
+/* True: the root is to follow. */
+static bool take_seal(struct snapshot *p, struct seat *x, const struct report *r)
+{
+    if (!x) {
+        answer_failed(p, "it ended meanwhile");
+        return false;
+    }
+    if (r->result < 0)
+        watch_lose(&x->watched);
+    bool more = r->result >= 0 && (r->changed || is_bare(x));
+    take_sealed(p, x, r);
+    return more;
+}
+
+static void fail(struct snapshot *p, struct seat *x, const char *why)
+{
+    if (x && p->work == WORK_SEAL)
+        watch_lose(&x->watched);
+    if (x && (p->work == WORK_MERGE || p->work == WORK_FLATTEN))
+        x->merging = false;
+    answer_failed(p, why);
+    end(p);
+}
+
+static void hash_later(struct snapshot *p);
+
 static void on_report(void *arg, uint32_t events)
 {
     struct snapshot *p = arg;
+    struct seats *s = p->all;
     struct report r;
-    struct seat *x = seats_find(p->all, p->id);
+    struct seat *x = seats_find(s, p->id);
 
     (void)events;
     if (x && x->state != SEAT_OUT)
         x = NULL;
-    ssize_t n = read(p->pipe, &r, sizeof r);
-    if (n != (ssize_t)sizeof r) {
-        if (x && p->work == WORK_SEAL && !p->sealed)
-            watch_lose(&x->watched);
-        if (x && p->work >= WORK_MERGE)
-            x->merging = false;
-        answer_failed(p, "its worker ended");
-        end(p);
+    bool said = recv(p->worker->sock, &r, sizeof r, MSG_DONTWAIT) == (ssize_t)sizeof r;
+    let_worker(p, said);
+    if (!said) {
+        fail(p, x, "its worker ended");
         return;
     }
     r.err.msg[sizeof r.err.msg - 1] = 0;
-    if (p->work == WORK_VERIFY || p->work == WORK_HASH) {
-        struct seat_reply out = { .result = r.result, .err = r.err };
-        memcpy(out.root, r.root, sizeof out.root);
-        image_tried(p->all, &p->image, r.result >= 0, r.root);
-        seat_answer(p->all, &p->waiter, &out);
-        end(p);
-    } else if (p->work != WORK_SEAL) {
-        take_merged(p, x, &r);
-        end(p);
-    } else if (!p->sealed && !x) {
-        answer_failed(p, "it ended meanwhile");
-        end(p);
-    } else if (!p->sealed) {
-        if (r.result < 0)
-            watch_lose(&x->watched);
-        bool more = r.result >= 0 && (r.changed || is_bare(x));
-        take_sealed(p, x, &r);
-        go_on(p);
-        if (!more)
-            end(p);
-    } else {
-        take_root(p, x, &r);
+    switch (p->work) {
+    case WORK_SEAL:
+        if (take_seal(p, x, &r)) {
+            go_on(p);
+            hash_later(p);
+            return;
+        }
+        break;
+    case WORK_HASH:
+        if (p->sealed)
+            take_root(p, x, &r);
+        else
+            answer_proof(p, &r);
         if (x)
-            tidy(p->all, x);
-        end(p);
+            tidy(s, x);
+        break;
+    case WORK_VERIFY: answer_proof(p, &r); break;
+    case WORK_MERGE:
+    case WORK_FLATTEN: take_merged(p, x, &r); break;
     }
+    end(p);
+    snapshots_pump(s);
 }
 
 static struct snapshot *work_new(struct seats *s, enum work work, const struct seat_waiter *w, const char *id)
@@ -446,7 +522,7 @@ static struct snapshot *work_new(struct seats *s, enum work work, const struct s
 
     if (!p)
         abort();
-    *p = (struct snapshot){ .all = s, .work = work, .pipe = -1, .began_us = now_us() };
+    *p = (struct snapshot){ .all = s, .work = work, .began_us = now_us() };
     if (w)
         p->waiter = *w;
     snprintf(p->id, sizeof p->id, "%s", id);
@@ -454,38 +530,102 @@ static struct snapshot *work_new(struct seats *s, enum work work, const struct s
     return p;
 }
 
-/* Starts the worker. */
-static void start(struct snapshot *p, const struct seat *x, const struct box_spec *spec)
+/* x may be NULL: p->state says it all. */
+static void start(struct snapshot *p, struct seat *x)
 {
-    int pipes[2];
+    bool waited = p->work == WORK_SEAL || p->work == WORK_VERIFY;
+    struct err e;
 
-    if (pipe2(pipes, O_CLOEXEC) < 0) {
-        answer_failed(p, strerror(errno));
-        end(p);
-        return;
-    }
-    p->pid = fork();
-    if (p->pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)signal(SIGTERM, SIG_DFL);
-        switch (p->work) {
-        case WORK_SEAL: seal_and_hash(x, p, pipes[1]); break;
-        case WORK_VERIFY: verify(p->all, spec, p->image.wanted, pipes[1]); break;
-        case WORK_HASH: compute(p->all, spec, pipes[1]); break;
-        case WORK_MERGE: merge(x, p, pipes[1]); break;
-        case WORK_FLATTEN: flatten(x, p, pipes[1]); break;
+    for (int tries = 0; tries < 2; tries++) { /* one that has ended is noticed only now */
+        p->worker = clerk_get(waited ? &p->all->clerks : &p->all->behind, &e);
+        if (!p->worker)
+            break;
+        struct order *o = p->worker->order;
+        if (x)
+            o->seat = *x;
+        if (p->state)
+            o->state = *p->state;
+        o->job = *p;
+        if (p->changes.n)
+            memcpy(o->inodes, p->changes.inodes, p->changes.n * sizeof *o->inodes);
+        p->all->hashing += p->work == WORK_HASH;
+        if (clerk_go(p->worker, x ? x->proc.scratch : -1, &e) == 0) {
+            p->watch = loop_watch(p->all->loop, p->worker->sock, EPOLLIN, on_report, p);
+            return;
         }
-        _exit(0);
+        let_worker(p, false);
     }
-    close(pipes[1]);
-    p->pipe = pipes[0];
-    if (p->pid < 0) {
-        answer_failed(p, strerror(errno));
-        end(p);
-        return;
-    }
-    p->watch = loop_watch(p->all->loop, p->pipe, EPOLLIN, on_report, p);
+    fail(p, x, e.msg);
 }
+
+/* --- roots --- */
+
+/* Those of one box in their order: each needs the one before. */
+static bool has_turn(const struct snapshot *p)
+{
+    const struct snapshot *q = p->all->unhashed;
+
+    while (q != p && strcmp(q->id, p->id) != 0)
+        q = q->next;
+    return q == p;
+}
+
+void snapshots_pump(void *seats)
+{
+    struct seats *s = seats;
+    int64_t now = now_ms();
+
+    for (struct snapshot *p = s->unhashed, *next; p && s->hashing < HASHES_MAX; p = next) {
+        next = p->next;
+        if (p->worker || !has_turn(p))
+            continue;
+        if (now - p->state->since_ms < (s->making_asked ? HASH_LATEST_MS : HASH_AFTER_MS)) {
+            loop_timer_set(s->hash_timer, HASH_AFTER_MS);
+            break;
+        }
+        start(p, NULL);
+    }
+}
+
+static void hash_later(struct snapshot *p)
+{
+    struct snapshot **at = &p->all->unhashed;
+
+    while (*at)
+        at = &(*at)->next;
+    *at = p;
+    p->next = NULL;
+    p->work = WORK_HASH;
+    p->state->since_ms = now_ms();
+    snapshots_pump(p->all);
+}
+
+void snapshots_open(struct seats *s)
+{
+    struct clerks w = { .work = work, .arg = s, .order_size = sizeof(struct order) };
+    char objects[HOST_PATH];
+
+    tree_spread(s->layers);
+    if ((size_t)snprintf(objects, sizeof objects, "%s/objects", s->opts->home) < sizeof objects)
+        tree_spread(objects);
+
+    for (int i = 0; i < s->groups.count; i++)
+        w.keep[w.keep_n++] = s->groups.trees[i].dir;
+    for (int i = 0; i < HOST_DIRS; i++)
+        w.keep[w.keep_n++] = s->host_dirs[i];
+    s->clerks = s->behind = w;
+    s->behind.nice = HASH_NICE;
+    s->hash_timer = loop_timer_new(s->loop, snapshots_pump, s);
+}
+
+void snapshots_close(struct seats *s)
+{
+    clerks_close(&s->clerks);
+    clerks_close(&s->behind);
+    loop_timer_free(s->hash_timer);
+}
+
+/* --- sealing --- */
 
 static void refuse(struct seats *s, const struct seat_waiter *w, const char *id, const struct err *e)
 {
@@ -518,7 +658,7 @@ static void look(void *arg)
     } else if (stands_still(p)) {
         watch_begin(&p->all->watch, &x->watched, x->proc.scratch);
         watch_take(&p->all->watch, &x->watched, &p->changes);
-        start(p, x, NULL);
+        start(p, x);
     } else if (now_ms() < p->give_up_ms) {
         if (!p->poll)
             p->poll = loop_timer_new(p->all->loop, look, p);
@@ -576,7 +716,7 @@ static void tidy(struct seats *s, struct seat *x)
     p->from = n - p->count;
     memcpy(p->first, x->sealed[p->from], LAYER_ID_MAX);
     x->merging = true;
-    start(p, x, NULL);
+    start(p, x);
 }
 
 void seats_snapshot(struct seats *s, const struct seat_waiter *w, const char *id)
@@ -632,7 +772,11 @@ void seats_verify(struct seats *s, const struct seat_waiter *w, const struct box
         return;
     }
     struct snapshot *p = work_new(s, compute_ ? WORK_HASH : WORK_VERIFY, w, "");
+    p->state = whole_new(spec);
     if (!proved)
         image_try(s, spec, &p->image);
-    start(p, NULL, spec);
+    if (compute_)
+        hash_later(p);
+    else
+        start(p, NULL);
 }

@@ -18,7 +18,7 @@
 #include "base/loop.h"
 #include "isolate/mountfd.h"
 
-enum { REST_MS = 20, INODES_MAX = 65536 };
+enum { REST_MS = 20 };
 #define NAME_EVENTS (FAN_CREATE | FAN_DELETE | FAN_MOVED_FROM | FAN_MOVED_TO)
 #define EVENTS      (FAN_CLOSE_WRITE | FAN_ATTRIB | NAME_EVENTS | FAN_ONDIR)
 
@@ -60,9 +60,9 @@ static void note(struct watched *x, uint64_t inode)
 {
     if (x->lost || (x->n && x->inodes[x->n - 1] == inode))
         return;
-    if (x->n == INODES_MAX) {
+    if (x->n == WATCH_INODES_MAX) {
         squeeze(x);
-        if (x->n > INODES_MAX / 2) {
+        if (x->n > WATCH_INODES_MAX / 2) {
             lose(x);
             return;
         }

@@ -22,6 +22,8 @@ struct loop;
 struct loop_fd;
 struct loop_timer;
 
+enum { WATCH_INODES_MAX = 65536 };
+
 struct watched { /* one box; zeroed: not watched */
     uint64_t fsid;
     bool marked, lost;

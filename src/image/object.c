@@ -57,7 +57,7 @@ static int write_all(int fd, struct str s)
 int object_put(struct objects *o, struct str bytes, struct sha *ret, struct err *e)
 {
     static unsigned serial;
-    char path[SHA_HEX + 4], temp[48], sub[3];
+    char path[SHA_HEX + 4], temp[48];
     struct sha h = sha_of(bytes);
 
     *ret = h;
@@ -65,12 +65,12 @@ int object_put(struct objects *o, struct str bytes, struct sha *ret, struct err 
     /* An object that is used again is young again: removal of garbage spares the young. */
     if (o->dry || utimensat(o->dir, path, NULL, AT_SYMLINK_NOFOLLOW) == 0)
         return 0;
-    snprintf(temp, sizeof temp, "new.%d.%u", (int)getpid(), serial++);
+    snprintf(temp, sizeof temp, "%.2s", path);
+    if (mkdirat(o->dir, temp, 0700) < 0 && errno != EEXIST)
+        return err_sys(e, "make the objects' directory '%s'", temp);
+    snprintf(temp, sizeof temp, "%.2s/new.%d.%u", path, (int)getpid(), serial++);
     auto_close int fd = openat(o->dir, temp, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
     int r = fd < 0 || write_all(fd, bytes) < 0 ? err_sys(e, "write an object") : 0;
-    snprintf(sub, sizeof sub, "%.2s", path);
-    if (r >= 0 && mkdirat(o->dir, sub, 0700) < 0 && errno != EEXIST)
-        r = err_sys(e, "make the objects' directory '%s'", sub);
     if (r >= 0 && renameat(o->dir, temp, o->dir, path) < 0)
         r = err_sys(e, "name an object");
     if (r < 0)

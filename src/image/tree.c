@@ -3,8 +3,10 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/fs.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
 
@@ -128,4 +130,15 @@ void tree_remove(int dir, const char *name)
     if (d)
         closedir(d);
     (void)unlinkat(dir, name, AT_REMOVEDIR);
+}
+
+void tree_spread(const char *path)
+{
+    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int flags = 0;
+
+    if (fd < 0 || ioctl(fd, FS_IOC_GETFLAGS, &flags) < 0 || flags & FS_TOPDIR_FL)
+        return;
+    flags |= FS_TOPDIR_FL;
+    (void)ioctl(fd, FS_IOC_SETFLAGS, &flags); /* other file systems do not know it, nor need it */
 }

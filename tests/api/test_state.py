@@ -732,3 +732,17 @@ def test_the_commands_diff_and_checkout_work(server, tmp_path):
         code, out, err = cli(server, "checkout", two)
         assert code == 0 and "workspace/g" not in tarfile.open(fileobj=io.BytesIO(out)).getnames(), err
         assert cli(server, "checkout", "s-none")[0] == 5
+
+
+def test_states_that_follow_each_other_at_once_are_hashed_in_their_order(server):
+    """Each is worked out from the one before, which had no root yet when it was taken; a reset works it out from the disk."""
+    with server.box() as box:
+        taken = []
+        for i in range(12):
+            box.run(f"echo {i} > /workspace/f{i % 3}; rm -f /workspace/f{(i + 1) % 3}")
+            taken.append(snapshot(box)["state"])
+        roots = [root(server, s) for s in taken]
+        assert len(set(roots)) == len(roots)
+        for i in (0, 5, 11):
+            restore(box, "reset", state=taken[i])
+            assert root(server, snapshot(box)["state"]) == roots[i]
