@@ -2,7 +2,9 @@
  * as little as can be: a send for each key, a wait for all of them, a read for each echo. */
 #include "bench.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
+#include <netinet/tcp.h>
 #include <pty.h>
 #include <signal.h>
 #include <stdio.h>
@@ -139,29 +141,106 @@ static double cpu_us(void)
     return (double)(u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1e6 + (double)(u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
-/* What the kernel and cat take of it: the same keys on pseudo terminals of our own. No server can be faster. */
-static void measure_bare(const struct samples *behind_server)
+/* --- what no server can be faster than --- */
+
+/* Between a socket and a pseudo terminal, one process for all, as little as can be: it opens a frame and makes one.
+ * Nothing is isolated, kept for who comes back, counted or hidden. */
+static void relay(int listener)
 {
-    struct samples alone = { .name = "one bare alone," }, many = { .name = "ptys-at-once" };
+    struct epoll_event events[TERMINALS];
+    int other[4 * TERMINALS + 64], ep = epoll_create1(EPOLL_CLOEXEC);
+    bool is_socket[4 * TERMINALS + 64] = { 0 };
+
+    epoll_ctl(ep, EPOLL_CTL_ADD, listener, &(struct epoll_event){ EPOLLIN, { .fd = listener } });
+    for (int got; (got = epoll_wait(ep, events, TERMINALS, -1)) > 0;)
+        for (int i = 0; i < got; i++) {
+            int fd = events[i].data.fd;
+            char key[64] = { (char)0x82, 1 };
+            if (fd == listener) {
+                int in = accept4(listener, NULL, NULL, SOCK_CLOEXEC), one = 1;
+                int pty = open_bare().fd;
+                setsockopt(in, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+                if (in < 0 || in >= 4 * TERMINALS + 64 || pty >= 4 * TERMINALS + 64)
+                    _exit(1);
+                other[in] = pty, other[pty] = in, is_socket[in] = true;
+                epoll_ctl(ep, EPOLL_CTL_ADD, in, &(struct epoll_event){ EPOLLIN, { .fd = in } });
+                epoll_ctl(ep, EPOLL_CTL_ADD, pty, &(struct epoll_event){ EPOLLIN, { .fd = pty } });
+            } else if (is_socket[fd]) {
+                if (recv(fd, key, sizeof key, 0) != 7)
+                    _exit(0); /* the client has ended; so do the shells, by their terminals */
+                (void)!write(other[fd], key + 6, 1);
+            } else if (read(fd, key + 2, 1) == 1) {
+                (void)!send(other[fd], key, 3, MSG_NOSIGNAL);
+            }
+        }
+}
+
+static int relay_port;
+
+static struct terminal open_relayed(void)
+{
+    struct terminal t = { .fd = connect_loopback(relay_port) };
+
+    if (t.fd < 0)
+        die("the relay cannot be reached");
+    return t;
+}
+
+static pid_t start_relay(void)
+{
+    struct sockaddr_in at = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+    socklen_t size = sizeof at;
+    int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    if (bind(listener, (struct sockaddr *)&at, size) < 0 || listen(listener, TERMINALS) < 0 ||
+        getsockname(listener, (struct sockaddr *)&at, &size) < 0)
+        die("the relay cannot listen: %s", strerror(errno));
+    pid_t pid = fork();
+    if (pid == 0) {
+        relay(listener);
+        _exit(1);
+    }
+    close(listener);
+    relay_port = ntohs(at.sin_port);
+    return pid;
+}
+
+/* The same keys without a server: what the kernel and cat take of it, and then what a relay does. */
+static void measure_floor(const char *name, struct terminal (*open_one)(void), const struct samples *behind_server)
+{
+    struct samples alone = { .name = "one of those alone," }, many = { .name = name };
     struct terminal all[TERMINALS];
+    char what[64];
 
     for (int i = 0; i < TERMINALS; i++)
-        all[i] = open_bare();
+        all[i] = open_one();
     settle(all, TERMINALS);
     echo(all, 1, 10, &(struct samples){ .name = "warm" });
     echo(all, 1, ALONE_ROUNDS, &alone);
     echo(all, TERMINALS, 2, &(struct samples){ .name = "warm" });
     echo(all, TERMINALS, ROUNDS, &many);
-    row_times("streams: 200 bare pseudo terminals, p99", &many, .99, &alone, .99, 0);
+    snprintf(what, sizeof what, "streams: 200 %s, p99", name);
+    row_times(what, &many, .99, &alone, .99, 0);
     row_times("streams: the same, against one of ours", &many, .99, behind_server, .99, 0);
     samples_save(&many);
-    alone.name = "pty-alone";
+    snprintf(what, sizeof what, "%s-alone", name);
+    alone.name = what;
     samples_save(&alone);
     for (int i = 0; i < TERMINALS; i++) {
         close(all[i].fd);
-        kill(all[i].bare, SIGKILL);
-        waitpid(all[i].bare, NULL, 0);
+        if (all[i].bare) {
+            kill(all[i].bare, SIGKILL);
+            waitpid(all[i].bare, NULL, 0);
+        }
     }
+}
+
+static void measure_floors(const struct samples *behind_server)
+{
+    measure_floor("bare-terminals", open_bare, behind_server);
+    pid_t pid = start_relay();
+    measure_floor("relayed-terminals", open_relayed, behind_server);
+    waitpid(pid, NULL, 0);
 }
 
 void measure_terminals(void)
@@ -194,7 +273,7 @@ void measure_terminals(void)
     snprintf(text, sizeof text, "p50 %.3f ms, the client's own %.1f us each", (double)samples_at(&many, .5) / 1e6,
              each);
     row("  all at once", text, "", 0, ONLY_SHOWN, 0);
-    measure_bare(&alone);
+    measure_floors(&alone);
     samples_save(&many);
     alone.name = "terminal-alone";
     samples_save(&alone);
