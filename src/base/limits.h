@@ -10,6 +10,7 @@
 #define LIMIT_HTTP_CONNECTIONS 10000
 #define LIMIT_HTTP_IDLE_MS     120000
 #define LIMIT_HTTP_REPLY       (256 * MiB)
+#define LIMIT_HTTP_HELD        (1024 * MiB) /* of unfinished requests and unread answers, all together */
 
 /* Access */
 #define LIMIT_JWT           (8 * KiB)

@@ -187,6 +187,7 @@ bool conn_send(struct http_conn *c, struct str tail)
         conn_close(c); /* no memory for the rest, and half an answer is worse than none */
         return false;
     }
+    c->server->grown += tail.n - of_tail;
     return true;
 }
 
@@ -340,6 +341,7 @@ static ssize_t fill(struct http_conn *c, bool *ret_more)
     if (c->state == CONN_HEAD && c->in.n == 0)
         c->since = c->server->tick; /* the head's time begins with its first byte */
     buf_grew(&c->in, (size_t)n);
+    c->server->grown += (size_t)n;
     *ret_more = (size_t)n == room;
     return n;
 }
@@ -445,6 +447,9 @@ static void on_conn(void *arg, uint32_t events)
 {
     struct http_conn *c = arg;
 
+    server_relieve(c->server);
+    if (c->state == CONN_GONE)
+        return;
     /* HUP: both directions are closed, nobody can receive an answer. While reading, there may be requests before
      * it that still want to be carried out. */
     if ((events & EPOLLERR) || ((events & EPOLLHUP) && !is_reading(c))) {

@@ -204,9 +204,11 @@ struct http_server {
     struct http_conn *conns; /* also GONE ones until they are freed */
     size_t open;
     size_t busy;
+    size_t held, grown; /* bytes in the connections when they were last counted, and at most what came since */
     struct http_conn *todo;
     bool later; /* server_later is due; the server must live until then */
     bool draining, freed;
 };
 void server_todo(struct http_conn *c); /* conn_later(c) at the end of the turn */
 void server_tick(struct http_server *s);
+void server_relieve(struct http_server *s); /* keeps LIMIT_HTTP_HELD */

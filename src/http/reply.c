@@ -192,6 +192,7 @@ void http_reply_buf(struct http_request *r, int status, const char *content_type
         reply_told(c, status, (int64_t)body.n);
         reply_head(c, status, content_type, (struct pairs){ 0 }, (int64_t)body.n);
         c->body = body; /* the connection frees it when the last byte was sent */
+        c->server->grown += body.n;
         body = (struct buf){ 0 };
         if (conn_send(c, STR("")))
             conn_answered(c);

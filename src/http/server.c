@@ -55,6 +55,43 @@ static void start_ticking(struct http_server *s)
     s->ticking = true;
 }
 
+static size_t weight(const struct http_conn *c)
+{
+    return c->in.n - c->start + c->out.n - c->out_pos + c->body.n - c->body_pos;
+}
+
+static bool close_slowest(struct http_server *s)
+{
+    struct http_conn *slowest = NULL;
+
+    s->held = s->grown = 0;
+    for (struct http_conn *c = s->conns; c; c = c->next) {
+        bool waits = c->state == CONN_HEAD || c->state == CONN_BODY || conn_has_output(c);
+        if (c->state == CONN_GONE)
+            continue;
+        s->held += weight(c);
+        if (waits && weight(c) > (size_t)KEEP_BYTES &&
+            (!slowest || c->since < slowest->since || (c->since == slowest->since && weight(c) > weight(slowest))))
+            slowest = c;
+    }
+    if (s->held <= (size_t)LIMIT_HTTP_HELD || !slowest)
+        return false;
+    log_warn("connections hold more than LIMIT_HTTP_HELD", "bytes=%zu, closed the slowest one, of %s with %zu", s->held,
+             slowest->peer, weight(slowest));
+    s->held -= weight(slowest);
+    conn_close(slowest);
+    return true;
+}
+
+/* Ten thousand clients may each send half a request or leave an answer unread: below LIMIT_HTTP_HELD they may take
+ * their time; above it, those go that moved longest ago. Nobody counts with every byte: the sum is made when it may
+ * have passed the limit. */
+void server_relieve(struct http_server *s)
+{
+    while (s->held + s->grown > (size_t)LIMIT_HTTP_HELD && close_slowest(s))
+        ;
+}
+
 void server_tick(struct http_server *s)
 {
     s->tick++;
@@ -66,6 +103,7 @@ void server_tick(struct http_server *s)
     }
     for (struct http_conn *c = s->conns; c; c = c->next)
         conn_tick(c);
+    server_relieve(s); /* answers grow while nobody sends anything */
 }
 
 static void on_tick(void *arg)
@@ -298,7 +336,7 @@ size_t http_server_busy(const struct http_server *s)
 bool http_server_unsent(const struct http_server *s)
 {
     for (const struct http_conn *c = s->conns; c; c = c->next)
-        if (c->state != CONN_GONE && c->out.n > c->out_pos)
+        if (c->state != CONN_GONE && conn_has_output(c))
             return true;
     return false;
 }

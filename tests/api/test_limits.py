@@ -1,9 +1,11 @@
 """Limits: each is enforced, each has its own outcome, the box answers afterwards; and bad input is told what is wrong."""
 
+import contextlib
 import hashlib
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import threading
 import time
@@ -23,6 +25,38 @@ def server():
 def resident_kib(server, role):
     lines = sg.read(f"/proc/{server.role(role)}/status").splitlines()
     return int([x for x in lines if x.startswith("VmRSS")][0].split()[1])
+
+
+# ---- the server's own memory ----
+
+def stall(server, stack, request):
+    c = stack.enter_context(socket.create_connection(("127.0.0.1", server.port)))
+    c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    with contextlib.suppress(OSError):  # it may be the one that has to go
+        c.sendall(request)
+
+
+def test_clients_that_stall_hold_a_bounded_part_of_the_servers_memory():
+    """LIMIT_HTTP_HELD (1 GiB) of half requests and unread answers, all together; whoever moves is served."""
+    with sg.running("--pool-size", "1") as s, s.box() as box:
+        with contextlib.ExitStack() as stack:
+            half = b"POST /execute HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (60 << 20) + b" " * (59 << 20)
+            for _ in range(24):
+                stall(s, stack, half)
+            assert box.out("echo here") == "here\n"
+            assert resident_kib(s, "serve") < 1200 << 10
+        closed = s.log_tail(1000).count("LIMIT_HTTP_HELD")
+        assert closed > 0
+        box.out("seq 1 3000000 > big")
+        box.tool("file:read", {"path": "/home/gem/big"})
+        page = f"/sg/v1/trajectories/{s.get('/sg/v1/boxes/' + box.id)['trajectory']}/steps"
+        with contextlib.ExitStack() as stack:
+            for _ in range(60):
+                stall(s, stack, f"GET {page} HTTP/1.1\r\nHost: a\r\n\r\n".encode())
+            sg.wait_for(lambda: s.log_tail(1000).count("LIMIT_HTTP_HELD") > closed, 60)
+            assert resident_kib(s, "serve") < 1300 << 10
+            assert box.out("echo here") == "here\n"
+            assert len(s.get(page)["steps"]) == 4
 
 
 # ---- memory ----
