@@ -39,8 +39,9 @@ struct run {
     bool reaped;
     int status;
     struct rusage use;
-    char *block;
 };
+
+static char block[READ_BLOCK]; /* a hand runs one program at a time; what is not written to costs no memory */
 
 /* Without this, a missing program would look like one that exits with 127. */
 int program_find(const char *name, struct err *e)
@@ -147,7 +148,7 @@ static int start(struct run *r, struct err *e)
 /* One block, so that a program which never stops writing does not keep us from the clock. False: there was none. */
 static bool read_stream(struct run *r, int i)
 {
-    ssize_t n = read(r->fds[i], r->block, READ_BLOCK);
+    ssize_t n = read(r->fds[i], block, READ_BLOCK);
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
@@ -158,10 +159,10 @@ static bool read_stream(struct run *r, int i)
     }
     if (i == 0 && r->o->on_stdout) {
         r->end->out_bytes += n;
-        if (!r->end->stopped && !r->o->on_stdout(r->o->arg, r->block, (size_t)n))
+        if (!r->end->stopped && !r->o->on_stdout(r->o->arg, block, (size_t)n))
             r->end->stopped = true;
     } else {
-        stream_add(&r->streams[i], r->block, (size_t)n);
+        stream_add(&r->streams[i], block, (size_t)n);
     }
     return true;
 }
@@ -246,7 +247,6 @@ int program_run(struct hand *h, const struct program_opts *o, struct program_end
     int n = program_find(o->argv[0], e);
     if (n < 0)
         return n;
-    r.block = arena_alloc(h->arena, READ_BLOCK);
     for (int i = 0; i < 2; i++)
         stream_init(&r.streams[i], (int64_t)o->head_max, (int64_t)o->tail_max, 0);
     n = start(&r, e);
