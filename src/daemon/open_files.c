@@ -20,12 +20,19 @@ static bool begins(const char *s, const char *with)
     return strncmp(s, with, strlen(with)) == 0;
 }
 
-static void add(struct open_files *o, const char *path, size_t n)
+/* at, name: the link in /proc that leads to it. A file without a name is in no tree and gets into none unseen: to give
+ * one that never had a name its first (linkat) is an event. Files in memory (memfd_create) are such, too. */
+static void add(struct open_files *o, int at, const char *name, const char *path, size_t n)
 {
     static const char gone[] = " (deleted)";
+    struct stat st;
 
-    if (n > sizeof gone && strcmp(path + n - (sizeof gone - 1), gone) == 0)
-        o->linked = true;
+    if (n > sizeof gone && strcmp(path + n - (sizeof gone - 1), gone) == 0) {
+        if (fstatat(at, name, &st, 0) == 0 && st.st_nlink == 0)
+            return;
+        o->all = true; /* it has another, which nothing here tells */
+        return;
+    }
     if (o->n == o->size) {
         o->size = o->size ? 2 * o->size : 64;
         o->paths = realloc(o->paths, o->size * sizeof *o->paths);
@@ -63,7 +70,7 @@ static void find_descriptor(struct open_files *o, int proc, int dir, const char 
     /* the link's mode tells how the file was opened */
     if (path[0] == '/' && !begins(path, "/dev/") && !begins(path, "/proc/") &&
         (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0 || st.st_mode & S_IWUSR))
-        add(o, path, (size_t)n);
+        add(o, dir, name, path, (size_t)n);
     o->all |= (size_t)n == sizeof path - 1;
 }
 
@@ -104,7 +111,7 @@ static void find_mappings(struct open_files *o, int proc)
         o->all |= n < 0 || (size_t)n == sizeof path - 1;
         if (n > 0 && path[0] == '/') {
             path[n] = 0;
-            add(o, path, (size_t)n);
+            add(o, proc, name, path, (size_t)n);
         }
     }
     fclose(f);

@@ -9,8 +9,8 @@ struct open_files {
     struct arena arena;
     struct str *paths; /* in the box; not each once, not all of them regular files */
     size_t n, size;
-    bool linked; /* one of them has lost the name by which it was opened */
-    bool all;    /* it cannot be told: descriptors are under way in a socket, or there are too many */
+    bool all; /* it cannot be told: descriptors are under way in a socket, one of them has lost the name by which it
+               * was opened and has another, or there are too many */
 };
 
 void open_files_find(const struct cgroups *g, const char *box, struct open_files *ret);

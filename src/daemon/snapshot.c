@@ -155,7 +155,6 @@ static int seal(const struct seat *x, const struct snapshot *p, uint32_t n, stru
                                   .changed = p->changes.inodes,
                                   .changed_n = p->changes.n,
                                   .known = !all,
-                                  .suspect_linked = open.linked,
                                   .suspect_all = all };
     r = layer_seal(&o, ret, e);
     open_files_done(&open);

@@ -28,11 +28,12 @@
  *           upper's file (tried out once, before anything is believed);
  *        b. `suspects`: the files that are open for writing or mapped shared now (/proc/<pid>/fd, map_files).
  *      A store since the last walk went through an open file that was closed since, or is open now. A suspect is matched
- *      by its inode: the other names of the same file are suspects with it. If the name by which it was opened is gone
- *      ("(deleted)" in /proc) but the file has others (st_nlink > 0), suspect_linked is set.
+ *      by its inode: the other names of the same file are suspects with it. One without any name
+ *      ("(deleted)" in /proc, and st_nlink is 0) is in no tree.
  *      With `known`, the same events say where names and attributes changed, so directories in which nothing happened
  *      are not looked at: the walk costs as much as there are changes.
- *   4. When the caller cannot tell, suspect_all compares every file: an overflown queue, a watcher that was restarted,
+ *   4. When the caller cannot tell, suspect_all compares every file: an overflown queue, a watcher that was restarted, an
+ *      open file whose name is gone but which has others (by which, nothing tells),
  *      a unix socket with descriptors in flight (scm_fds in its fdinfo: they are open, but in no process).
  *   5. Names: making, removing and renaming sets the directory's mtime and ctime; if these differ, its names are read.
  *   6. Names of one lower file that overlay's index joins (`index=on`): a write through one name changes what the
@@ -90,7 +91,6 @@ struct layer_opts {
     const uint64_t *changed; /* inodes of scratch's file system, sorted */
     size_t changed_n;
     bool known;          /* nothing else changed since the last walk, but for suspects */
-    bool suspect_linked; /* every file with several names is one */
     bool suspect_all;
     bool sync; /* durable against power failure when layer_seal returns */
 };

@@ -340,7 +340,7 @@ static bool suspect_changed(struct work *w, const struct alias *a)
 {
     const struct alias_opts *o = w->o;
     uint64_t ino = a->file->node.ino;
-    bool suspect = o->seal->suspect_all || o->seal->suspect_linked ||
+    bool suspect = o->seal->suspect_all ||
                    (o->suspects_n && bsearch(&ino, o->suspects, o->suspects_n, sizeof *o->suspects, by_number));
 
     if (!suspect || a->file->node.type != NODE_FILE)

@@ -114,7 +114,7 @@ static bool is_suspect(const struct seal *s, const struct node *n)
 {
     if (n->type != NODE_FILE)
         return false;
-    return s->o->suspect_all || (s->o->suspect_linked && n->nlink > 1) ||
+    return s->o->suspect_all ||
            (s->suspects_n && bsearch(&n->ino, s->suspects, s->suspects_n, sizeof *s->suspects, by_number));
 }
 
@@ -163,7 +163,7 @@ static void find_dirty(struct seal *s)
     const struct index_rec *r;
     size_t size = 0;
 
-    s->prune = s->o->known && s->old.p && !s->o->suspect_all && !s->o->suspect_linked;
+    s->prune = s->o->known && s->old.p && !s->o->suspect_all;
     for (uint64_t at = index_first(); s->prune && s->suspects_n && (r = index_at(&s->old, at, s->old.n));
          at = index_inside(&s->old, r)) {
         if (!bsearch(&r->ino, s->suspects, s->suspects_n, sizeof *s->suspects, by_number))

@@ -271,6 +271,39 @@ def test_writes_through_a_mapping_that_is_still_open_are_in_the_state(server, wh
             server.destroy(copy.id)
 
 
+NAMELESS = r"""
+import mmap, os, time
+os.chdir('/workspace')
+gone = os.open('gone', os.O_RDWR | os.O_CREAT); os.unlink('gone')
+never = os.open('.', os.O_RDWR | os.O_TMPFILE, 0o644); os.write(never, b'unborn')
+memory = os.memfd_create('m'); os.write(memory, b'none')
+other = os.open('first', os.O_RDWR | os.O_CREAT); os.ftruncate(other, 4096); os.link('first', 'second')
+m = mmap.mmap(other, 4096); m[:5] = b'early'; os.unlink('first')
+open('ready', 'w').close()
+while not os.path.exists('go'): time.sleep(0.01)
+os.write(gone, b'lost'); os.pwrite(never, b'linked', 0)
+os.link(f'/proc/self/fd/{never}', 'born', src_dir_fd=gone)  # linkat follows
+m[:5] = b'later'; os.unlink('ready')
+time.sleep(600)
+"""
+
+
+def test_an_open_file_without_a_name_is_in_no_state_until_it_has_one_and_one_with_another_name_is_under_that(server):
+    with server.box() as box:
+        box.tool("file:write", {"path": "/home/gem/n.py", "content": NAMELESS})
+        box.out("/usr/bin/python3 /home/gem/n.py >/dev/null 2>&1 & while ! test -e /workspace/ready; do sleep 0.01; done")
+        first = snapshot(box)["state"]
+        box.out("touch /workspace/go; while test -e /workspace/ready; do sleep 0.01; done")
+        second = snapshot(box)["state"]
+        for state, want in ((first, "early"), (second, "later")):
+            copy = fork_one(state, server=server)
+            assert copy.out("head -c 5 /workspace/second") == want
+            assert copy.out("ls /workspace") == ("ready\nsecond\n" if state == first else "born\ngo\nsecond\n")
+            if state == second:
+                assert copy.out("cat /workspace/born") == "linked"
+            server.destroy(copy.id)
+
+
 def test_the_same_files_reached_on_different_ways_have_the_same_root(server):
     with server.box() as a, server.box() as b:
         a.out("mkdir /workspace/d; echo 1 > /workspace/d/f; echo x > /workspace/d/g; sudo rm /etc/hostname")

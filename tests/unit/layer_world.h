@@ -30,9 +30,9 @@ struct world {
     struct layer_image image;
     char *below[WORLD_CHAIN], *sealed[WORLD_CHAIN]; /* newest first */
     size_t below_n, sealed_n;
-    struct watch *watch;                            /* nullable: seals are told what changed */
+    struct watch *watch; /* nullable: seals are told what changed */
     struct watched watched;
-    uint64_t seen; /* by the last seal */
+    uint64_t seen;                      /* by the last seal */
     bool sealed_is_all;                 /* the last of sealed is flattened and holds what is below, too */
     struct state_root below_root, root; /* hex "" : none yet */
     int scratch;
@@ -263,7 +263,7 @@ static inline void push_id(char **v, size_t *n, const char *id)
 }
 
 /* Seals and hashes; the chain is as it should be afterwards. */
-static inline struct layer_sealed world_seal_with(struct world *w, const struct str *suspects, size_t n, int all)
+static inline struct layer_sealed world_seal_with(struct world *w, const struct str *suspects, size_t n, bool all)
 {
     char id[32];
     struct layer_sealed s;
@@ -279,8 +279,7 @@ static inline struct layer_sealed world_seal_with(struct world *w, const struct 
                             .tmp_is_overlay = w->tmp_overlay,
                             .suspects = suspects,
                             .suspects_n = n,
-                            .suspect_all = all == 1,
-                            .suspect_linked = all == 2 };
+                            .suspect_all = all };
     struct watched changes = { 0 };
     if (w->watch) {
         watch_begin(w->watch, &w->watched, w->scratch);

@@ -517,7 +517,7 @@ static void some_operation(struct world *w, struct mapping *maps)
 }
 
 /* Stores through mappings, now and then; the suspects are what /proc says, as the real caller finds them. */
-static size_t use_maps(struct world *w, struct mapping *maps, struct str *suspects, char names[3][4096], bool *linked)
+static size_t use_maps(struct world *w, struct mapping *maps, struct str *suspects, char names[3][4096], bool *all)
 {
     size_t n = 0, skip = strlen(w->dir) + 2;
 
@@ -531,7 +531,7 @@ static size_t use_maps(struct world *w, struct mapping *maps, struct str *suspec
         snprintf(link, sizeof link, "/proc/self/fd/%d", maps[i].fd);
         ssize_t len = readlink(link, names[i], 4095);
         if (len > 10 && memcmp(names[i] + len - 10, " (deleted)", 10) == 0)
-            *linked |= st.st_nlink > 0;
+            *all |= st.st_nlink > 0;
         else if (len > (ssize_t)skip)
             suspects[n++] = (struct str){ names[i] + skip, (size_t)len - skip };
     }
@@ -572,9 +572,9 @@ static void random_run(struct world *w)
             some_operation(w, maps);
         if (getenv("LAYER_TRACE"))
             printf("-- seal %d, %zu + %zu layers\n", round, w->sealed_n, w->below_n);
-        bool linked = false;
-        size_t n = use_maps(w, maps, suspects, names, &linked);
-        world_seal_with(w, suspects, n, linked ? 2 : 0);
+        bool all = false;
+        size_t n = use_maps(w, maps, suspects, names, &all);
+        world_seal_with(w, suspects, n, all);
         if (w->root.hex[0])
             check(w, round % 4 == 0);
         if (test_failures)
