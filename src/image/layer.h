@@ -90,7 +90,7 @@ struct layer_opts {
     size_t suspects_n;
     const uint64_t *changed; /* inodes of scratch's file system, sorted */
     size_t changed_n;
-    bool known;          /* nothing else changed since the last walk, but for suspects */
+    bool known; /* nothing else changed since the last walk, but for suspects */
     bool suspect_all;
     bool sync; /* durable against power failure when layer_seal returns */
 };
