@@ -5,10 +5,8 @@
 #include <fcntl.h>
 #include <stdint.h>
 
-#include "isolate/root.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
-
 
 void init_as_root(struct init *in)
 {
