@@ -5,7 +5,6 @@
 #include <fcntl.h>
 #include <stdint.h>
 
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 
 void init_as_root(struct init *in)
