@@ -194,6 +194,7 @@ static void wipe(struct seat *x)
         fdstore_drop(s->opts->store, x->id);
     state_remove(s, x->id);
     sweeper_take(&s->sweeper, TAKE_FD(x->mounts));
+    sweeper_take(&s->sweeper, TAKE_FD(x->proc.scratch)); /* keeps its file system */
     drop(x);
     pool_pump(s);
 }

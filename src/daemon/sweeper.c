@@ -2,10 +2,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdnoreturn.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -20,7 +20,8 @@ static noreturn void sweep(int fd)
     sigset_t none;
 
     (void)prctl(PR_SET_NAME, "sandglass-sweep");
-    (void)setpriority(PRIO_PROCESS, 0, PRIO_MAX); /* nobody waits for it */
+    /* Nobody waits for it; nor may it stand in the way of who wakes it, as the nicest of normal processes would. */
+    (void)sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGINT, SIG_IGN); /* of a terminal, for all of the group: supervise says when it is over */
