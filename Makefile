@@ -35,7 +35,7 @@ $(OUT)/sandglass: $(OBJ)
 $(OUT)/knowlyr-sandbox: $(OUT)/sandglass
 	ln -sf sandglass $@
 $(OUT)/sandglass-init: $(INIT_OBJ)
-	$(CC) -static -Wl,--gc-sections -o $@ $^ -lm -lz
+	$(CC) -static -Wl,--gc-sections -Wl,-z,noseparate-code,-z,max-page-size=0x200000 -o $@ $^ -lm -lz
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(SAN) -c -o $@ $<

@@ -20,6 +20,7 @@
 #include "init/context.h"
 #include "init/desktop.h"
 #include "init/hands.h"
+#include "init/huge_code.h"
 #include "init/init.h"
 #include "init/kernel.h"
 #include "init/link.h"
@@ -201,9 +202,10 @@ int main(int argc, char **argv)
     mallopt(M_TRIM_THRESHOLD, 64 * 1024);
     int r = 0;
     const char *spawner = getenv(SPAWNER_VARIABLE);
-    if (spawner)
+    if (spawner) {
+        huge_code();
         spawner_serve(atoi(spawner), &in.boot);
-    else
+    } else
         r = read_boot(&in.boot, &e);
     if (r >= 0)
         r = init_run(&in, &e);

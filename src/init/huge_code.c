@@ -1,0 +1,72 @@
+#include "init/huge_code.h"
+
+#include <elf.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/mman.h>
+
+enum { HUGE = 2 * 1024 * 1024 };
+
+/* The segment with the code, and whether all of the huge pages that it would lie in are its own. */
+static bool find_code(uintptr_t *ret_at, size_t *ret_size)
+{
+    const Elf64_Phdr *all = (const Elf64_Phdr *)getauxval(AT_PHDR);
+    size_t count = getauxval(AT_PHNUM);
+    uintptr_t at = 1;
+    size_t size = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (all[i].p_type == PT_LOAD && all[i].p_flags & PF_X) {
+            at = all[i].p_vaddr;
+            size = (all[i].p_memsz + HUGE - 1) / HUGE * HUGE;
+            *ret_size = all[i].p_memsz;
+        }
+    for (size_t i = 0; i < count; i++)
+        if (all[i].p_type == PT_LOAD && !(all[i].p_flags & PF_X) && all[i].p_vaddr < at + size &&
+            all[i].p_vaddr + all[i].p_memsz > at)
+            return false;
+    *ret_at = at;
+    return size && at % HUGE == 0;
+}
+
+static bool is_huge(const char *area, size_t size)
+{
+    FILE *f = fopen("/proc/self/smaps", "re");
+    char line[512];
+    bool here = false;
+    size_t kb = 0;
+
+    while (f && fgets(line, sizeof line, f)) {
+        uintptr_t from, to;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2)
+            here = from <= (uintptr_t)area && (uintptr_t)area < to;
+        else if (here && sscanf(line, "AnonHugePages: %zu kB", &kb) == 1)
+            break;
+    }
+    if (f)
+        fclose(f);
+    return kb * 1024 >= size;
+}
+
+void huge_code(void)
+{
+    uintptr_t at;
+    size_t used;
+
+    if (!find_code(&at, &used))
+        return;
+    size_t size = (used + HUGE - 1) / HUGE * HUGE;
+    char *area = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (area == MAP_FAILED)
+        return;
+    char *copy = area + (HUGE - (uintptr_t)area % HUGE) % HUGE;
+    (void)madvise(copy, size, MADV_HUGEPAGE);
+    memcpy(copy, (const void *)at, used);
+    /* The same bytes at the same place: it does not matter where in here we are. */
+    if (is_huge(copy, size) && mprotect(copy, size, PROT_READ | PROT_EXEC) == 0)
+        (void)mremap(copy, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, (void *)at);
+    (void)munmap(area, size + HUGE); /* what is left of it */
+}
