@@ -149,7 +149,7 @@ static int begin_time(struct err *e)
     return ns < 0 || setns(ns, CLONE_NEWTIME) < 0 ? err_sys(e, "enter the time namespace") : 0;
 }
 
-/* The first cpus of those that we may use; after the network is there, until when the spawner says which those are. */
+/* The first cpus of those that we may use. */
 static int pin(const struct box_profile *p, struct err *e)
 {
     uint32_t cpus = p->on ? p->cpus : 0;

@@ -39,9 +39,10 @@ struct answer {
 
 /* --- processors --- */
 
-/* Three processes work on a new box at a time: supervise, the spawner (its network namespace) and the box's first. Left
- * alone, the kernel queues the one that is woken behind the one that wakes it, and finds out half a millisecond later
- * that another processor is idle. */
+/* Three processes work on a new box at a time: supervise, the spawner (its network namespace) and the box's first, for
+ * which the others wait. Left alone, the kernel queues the one that is woken behind the one that wakes it, and finds out
+ * half a millisecond later that another processor is idle. So the spawner is sent away from supervise's; it leaves the
+ * one where it made the new process to that, which has it to itself until the kernel knows better. */
 static void send_away(pid_t pid, const cpu_set_t *all)
 {
     cpu_set_t others = *all;
@@ -208,6 +209,7 @@ static bool serve_one(int sock, const struct ask *q, const int fds[FDS], struct 
     auto_close int mine = pair[0], theirs = pair[1];
     pid_t pid = fork_box(fds[GROUP], &pidfd, &a.err);
     if (pid == 0) {
+        (void)sched_setaffinity(0, sizeof q->processors, &q->processors); /* it has what was left to the spawner */
         close(sock);
         *ret = (struct child_fds){ .channel = fds[CHANNEL],
                                    .ready = fds[READY],
@@ -218,16 +220,15 @@ static bool serve_one(int sock, const struct ask *q, const int fds[FDS], struct 
         pidfd = -1;
         return true;
     }
-    if (pid > 0)
-        send_away(pid, &q->processors);
     a.pid = pid < 0 ? 0 : pid;
     if (fdpass_send(sock, &a, sizeof a, &pidfd, pid > 0, 0) < 0)
         _exit(0);
+    if (pid > 0)
+        send_away(0, &q->processors);
     close(TAKE_FD(theirs));
     if (pid > 0) {
         struct err e = { 0 };
         int r = make_network(fds[HOST_NS], q->fail_step, &network, &e);
-        (void)sched_setaffinity(pid, sizeof q->processors, &q->processors); /* it began with what was left to us */
         (void)fdpass_send(mine, &e, sizeof e, &network, r >= 0, 0);
         if (network >= 0)
             close(network);
