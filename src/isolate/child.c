@@ -365,7 +365,7 @@ static struct child *built; /* given back to the kernel when it was read: there 
 void child_become_init(const struct child_fds *take_fds, struct boot *ret)
 {
     struct err e = { 0 };
-    struct child *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    struct child *c = mmap(NULL, sizeof *c, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
 
     if (c == MAP_FAILED)
         _exit(1);
