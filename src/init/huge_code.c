@@ -10,26 +10,28 @@
 
 enum { HUGE = 2 * 1024 * 1024 };
 
-/* The segment with the code, and whether all of the huge pages that it would lie in are its own. */
-static bool find_code(uintptr_t *ret_at, size_t *ret_size)
+static size_t whole_pages(size_t n)
+{
+    return (n + HUGE - 1) / HUGE * HUGE;
+}
+
+/* The segment with the code: how many of its bytes there are, if the huge pages that it would lie in are its own; else 0. */
+static size_t find_code(uintptr_t *ret_at)
 {
     const Elf64_Phdr *all = (const Elf64_Phdr *)getauxval(AT_PHDR);
+    const Elf64_Phdr *code = NULL;
     size_t count = getauxval(AT_PHNUM);
-    uintptr_t at = 1;
-    size_t size = 0;
 
     for (size_t i = 0; i < count; i++)
-        if (all[i].p_type == PT_LOAD && all[i].p_flags & PF_X) {
-            at = all[i].p_vaddr;
-            size = (all[i].p_memsz + HUGE - 1) / HUGE * HUGE;
-            *ret_size = all[i].p_memsz;
-        }
+        if (all[i].p_type == PT_LOAD && all[i].p_flags & PF_X)
+            code = &all[i];
+    if (!code || code->p_vaddr % HUGE)
+        return 0;
     for (size_t i = 0; i < count; i++)
-        if (all[i].p_type == PT_LOAD && !(all[i].p_flags & PF_X) && all[i].p_vaddr < at + size &&
-            all[i].p_vaddr + all[i].p_memsz > at)
-            return false;
-    *ret_at = at;
-    return size && at % HUGE == 0;
+        if (all[i].p_type == PT_LOAD && &all[i] != code && all[i].p_vaddr < code->p_vaddr + whole_pages(code->p_memsz))
+            return 0; /* the linker puts the rest behind it */
+    *ret_at = code->p_vaddr;
+    return code->p_memsz;
 }
 
 static bool is_huge(const char *area, size_t size)
@@ -53,12 +55,11 @@ static bool is_huge(const char *area, size_t size)
 
 void huge_code(void)
 {
-    uintptr_t at;
-    size_t used;
+    uintptr_t at = 0;
+    size_t used = find_code(&at), size = whole_pages(used);
 
-    if (!find_code(&at, &used))
+    if (!used)
         return;
-    size_t size = (used + HUGE - 1) / HUGE * HUGE;
     char *area = mmap(NULL, size + HUGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (area == MAP_FAILED)
         return;

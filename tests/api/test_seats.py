@@ -4,6 +4,7 @@ Needs root. Only processes that these tests started are signalled.
 """
 
 import contextlib
+import ctypes
 import os
 import pathlib
 import re
@@ -27,13 +28,19 @@ STEP_NAMES = [n for n in re.findall(r"\bSTEP_(\w+)", re.sub(r"/\*.*?\*/", "", ST
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="boxes need root")
 
 
+def no_huge_pages():
+    """For a process and all that it starts."""
+    PR_SET_THP_DISABLE = 41
+    assert ctypes.CDLL(None).prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) == 0
+
+
 class Supervise:
-    def __init__(self, *flags, env=None):
+    def __init__(self, *flags, env=None, before=None):
         self.home = tempfile.mkdtemp(prefix="sg-seats-", dir="/tmp")
         os.chmod(self.home, 0o755)
         self.group = "sgs-" + uuid.uuid4().hex[:8]
         self.log = self.home + ".log"
-        self.flags, self.env = flags, env or {}
+        self.flags, self.env, self.before = flags, env or {}, before
         self.process = None
 
     def start(self):
@@ -41,7 +48,8 @@ class Supervise:
         with open(self.log, "ab") as log:
             self.process = subprocess.Popen(
                 [BINARY, "role", "supervise", str(os.getpid()), "--home", self.home, "--cgroup-name", self.group,
-                 "--pool-size", "0", "--serve-user", "root", *self.flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**env, **self.env})
+                 "--pool-size", "0", "--serve-user", "root", *self.flags], stdin=subprocess.DEVNULL, stdout=log, stderr=log, env={**env, **self.env},
+                preexec_fn=self.before)
         end = time.monotonic() + 15
         while time.monotonic() < end:
             with contextlib.suppress(OSError):
@@ -92,8 +100,8 @@ class Supervise:
 
 
 @contextlib.contextmanager
-def supervise(*flags, env=None):
-    s = Supervise(*flags, env=env)
+def supervise(*flags, **more):
+    s = Supervise(*flags, **more)
     try:
         yield s
     finally:
@@ -261,6 +269,25 @@ def test_death_is_told():
         assert (dead["verb"], dead["id"], dead["status"], dead["oom"]) == (seatctl.DEAD, box, signal.SIGKILL, False)
         time.sleep(0.2)
         assert s.list() == []
+
+
+def huge_kb(pid):
+    return sum(int(line.split()[1]) for line in open(f"/proc/{pid}/smaps") if line.startswith("AnonHugePages:"))
+
+
+def test_boxes_share_the_code_of_init_in_huge_pages():
+    if "[never]" in open("/sys/kernel/mm/transparent_hugepage/enabled").read():
+        pytest.skip("this kernel gives no huge pages")
+    with supervise() as sv:
+        s = sv.start()
+        boxes = [s.create(cold=True)["id"] for _ in range(2)]
+        assert all(huge_kb(init_pid(sv, b)) >= 2048 for b in boxes)
+
+
+def test_boxes_are_made_where_there_are_no_huge_pages():
+    with supervise(before=no_huge_pages) as sv:
+        s = sv.start()
+        assert huge_kb(init_pid(sv, s.create(cold=True)["id"])) == 0
 
 
 def test_freeze_and_thaw():
