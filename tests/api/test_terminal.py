@@ -153,6 +153,21 @@ def test_all_of_a_large_output_arrives_though_the_client_is_late(server, box):
     c.close()
 
 
+def test_a_large_paste_arrives_whole_and_typing_goes_on(server, box):
+    c = connect(server, box, "?protocol=binary")
+    greet(c)
+    c.send(b"stty raw -echo; echo now; head -c 1000000 | wc -c; stty sane\n")
+    got = b""
+    while b"now\n" not in got:  # raw: no carriage return
+        got += c.recv()[1]
+    c.send(b"x" * 1000000)  # more than serve keeps for the box before it holds who types
+    c.send(b"echo typed$((3+4))\n")
+    while b"typed7" not in got:
+        got += c.recv()[1]
+    assert b"1000000" in got.split(b"now\n")[1]
+    c.close()
+
+
 def test_places_of_viewers_are_used_again(server, box):
     stays = connect(server, box)
     session = greet(stays)
