@@ -90,7 +90,7 @@
 #define LIMIT_HANDS_PER_BOX     8         /* processes that do file work in one box */
 #define LIMIT_STREAM_PIECE      (1 * MiB) /* of a stream that is looked through for secrets */
 #define LIMIT_STREAMS_PER_BOX   16        /* uploads and downloads under way in one box */
-#define LIMIT_DIALS_PER_BOX     512       /* connections into one box: proxied requests, terminals, event streams */
+#define LIMIT_DIALS_PER_BOX     512       /* connections into one box; and as many clients at its terminals */
 #define LIMIT_CDP_LIST          (8 * MiB) /* what a browser tells of its tabs and its protocol */
 #define LIMIT_DIAL_MS           10000
 #define LIMIT_TAR_ENTRIES       1000000

@@ -238,8 +238,8 @@ void dial_begin(struct init *in, uint64_t id, const struct wire_dial *w)
         link_dialed(in, id, tail_job(in, rest, w, &e), &e);
     } else if (begins(w->target, "command:", &rest)) {
         link_dialed(in, id, tail_command(in, rest, w, &e), &e);
-    } else if (begins(w->target, "terminal:", &rest)) {
-        link_dialed(in, id, view_open(in, rest, w, &e), &e);
+    } else if (str_is(w->target, "views")) {
+        link_dialed(in, id, views_open(in, &e), &e);
     } else {
         err_set(&e, ERR_INVALID, "init cannot connect to '%.*s'", (int)(w->target.n < 80 ? w->target.n : 80),
                 w->target.p);

@@ -3,7 +3,7 @@
  *
  *   tcp:PORT       on the box's own loopback, IPv4, then IPv6
  *   unix:PATH      a stream socket that the box's user may connect to
- *   terminal:NAME  a terminal that init keeps (view.h)
+ *   views          the terminals that init keeps, all of them (view.h)
  *   job:ID, command:NAME  the output of a command (tail.h)
  */
 #pragma once

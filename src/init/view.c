@@ -1,5 +1,5 @@
 /* A viewer is never waited for: what it has not taken is in the terminal's ring, and if it is too late even for that,
- * it sees a gap in the offsets. */
+ * it sees a gap in the offsets. What is to be said waits for the end of the turn, and goes out together. */
 #include "init/view.h"
 
 #include <errno.h>
@@ -16,107 +16,191 @@
 #include "init/terminal.h"
 #include "wire/view.h"
 
-enum { CHUNK = 32 * 1024, CELLS_MAX = 1000 };
+enum { CHUNK = 32 * 1024, SEND_MAX = 128 * 1024, CELLS_MAX = 1000, READ_BYTES = 16 * 1024 };
 
 struct view {
     struct terminal_listener listener; /* first */
-    struct init *init;
+    struct views *all;
+    struct view *next_ready;
+    uint64_t id;
     struct terminal *terminal; /* NULL: closed */
+    int64_t pos;
+    size_t untaken; /* bytes of output */
+    int cols, rows; /* as last told */
+    bool ready;     /* it may have something to say */
+};
+
+struct views {
+    struct init *init;
     int fd;
     struct loop_fd *watch;
     uint32_t armed;
-    int64_t pos;
-    int cols, rows; /* as last told */
-    bool told;      /* that it was closed */
-    bool due;       /* freed at the end of the turn */
+    struct view *slots[LIMIT_DIALS_PER_BOX];
+    struct view *ready, **ready_end; /* in the order in which they got so */
+    bool due;                        /* says it at the end of the turn */
+    bool gone;                       /* freed at the end of the turn */
     struct buf in, out;
     struct arena arena;
 };
 
-static void free_later(void *arg)
-{
-    struct view *v = arg;
+/* --- the end --- */
 
-    buf_done(&v->in);
-    buf_done(&v->out);
-    arena_done(&v->arena);
+static void view_free(struct view *v)
+{
+    struct views *all = v->all;
+
+    all->slots[v->id & ((1 << VIEW_SLOT_BITS) - 1)] = NULL;
+    if (v->terminal)
+        terminal_unlisten(v->terminal, &v->listener);
+    for (struct view **at = &all->ready; v->ready && *at; at = &(*at)->next_ready)
+        if (*at == v) {
+            *at = v->next_ready;
+            if (all->ready_end == &v->next_ready)
+                all->ready_end = at;
+            break;
+        }
     free(v);
 }
 
-static void view_end(struct view *v)
+static void free_later(void *arg)
 {
-    if (v->due)
+    struct views *all = arg;
+
+    buf_done(&all->in);
+    buf_done(&all->out);
+    arena_done(&all->arena);
+    free(all);
+}
+
+static void views_end(struct views *all)
+{
+    if (all->gone)
         return;
-    v->due = true;
-    if (v->terminal)
-        terminal_unlisten(v->terminal, &v->listener);
-    loop_unwatch(v->watch);
-    v->watch = NULL;
-    close(v->fd);
-    loop_later(v->init->loop, free_later, v);
+    all->gone = true;
+    for (size_t i = 0; i < LIMIT_DIALS_PER_BOX; i++)
+        if (all->slots[i])
+            view_free(all->slots[i]);
+    loop_unwatch(all->watch);
+    all->watch = NULL;
+    close(all->fd);
+    loop_later(all->init->loop, free_later, all);
 }
 
-static void say(struct view *v, enum view_type type, int64_t at, const void *p, size_t n)
-{
-    struct view_head head = { .size = (uint32_t)n, .type = type, .at = at };
+/* --- to serve --- */
 
-    buf_add(&v->out, &head, sizeof head);
-    if (n)
-        buf_add(&v->out, p, n);
+static void say(struct views *all, const struct view_head *head, const void *p)
+{
+    buf_add(&all->out, head, sizeof *head);
+    if (head->size)
+        buf_add(&all->out, p, head->size);
 }
 
-/* The next thing to say, if there is one. */
-static void fill(struct view *v)
+/* The next thing that it has to say. False: it was the last. */
+static bool fill(struct view *v)
 {
-    if (v->terminal) {
-        struct terminal_info i = terminal_describe(v->terminal);
-        if (i.cols != v->cols || i.rows != v->rows) {
-            struct view_size size = { i.cols, i.rows };
-            v->cols = i.cols;
-            v->rows = i.rows;
-            say(v, VIEW_SIZE, 0, &size, sizeof size);
-        }
-        if (v->pos < i.total) {
-            int64_t end = v->pos;
-            struct str s = terminal_read(v->terminal, &end, CHUNK, &v->arena);
-            say(v, VIEW_OUTPUT, end - (int64_t)s.n, s.p, s.n);
-            v->pos = end;
-            arena_reset(&v->arena);
-        }
-    } else if (!v->told) {
-        v->told = true;
-        say(v, VIEW_EXIT, 0, NULL, 0);
+    struct views *all = v->all;
+    struct view_head head = { .view = v->id };
+
+    if (!v->terminal) {
+        head.type = VIEW_EXIT;
+        say(all, &head, NULL);
+        return false;
+    }
+    struct terminal_info i = terminal_describe(v->terminal);
+    if (i.cols != v->cols || i.rows != v->rows) {
+        struct view_size size = { i.cols, i.rows };
+        v->cols = i.cols;
+        v->rows = i.rows;
+        head.type = VIEW_SIZE;
+        head.size = sizeof size;
+        say(all, &head, &size);
+    }
+    size_t room = VIEW_WINDOW - v->untaken;
+    if (v->pos < i.total && room) {
+        struct str s = terminal_read(v->terminal, &v->pos, room < CHUNK ? room : CHUNK, &all->arena);
+        v->untaken += s.n;
+        head.type = VIEW_OUTPUT;
+        head.size = (uint32_t)s.n;
+        head.at = v->pos - (int64_t)s.n;
+        say(all, &head, s.p);
+        arena_reset(&all->arena);
+    }
+    return true;
+}
+
+static bool has_more(const struct view *v)
+{
+    return v->pos < terminal_describe(v->terminal).total && v->untaken < VIEW_WINDOW;
+}
+
+static void put_last(struct view *v)
+{
+    v->next_ready = NULL;
+    v->ready = true;
+    *v->all->ready_end = v;
+    v->all->ready_end = &v->next_ready;
+}
+
+/* One thing of each, in turns: who writes much does not keep the others waiting. */
+static void gather(struct views *all)
+{
+    while (all->ready && all->out.n < SEND_MAX) {
+        struct view *v = all->ready;
+        all->ready = v->next_ready;
+        if (!all->ready)
+            all->ready_end = &all->ready;
+        v->ready = false;
+        if (!fill(v))
+            view_free(v);
+        else if (has_more(v))
+            put_last(v);
     }
 }
 
-static void pump(struct view *v)
+static void pump(struct views *all)
 {
-    while (!v->due) {
-        if (!v->out.n)
-            fill(v);
-        if (!v->out.n)
+    for (;;) {
+        gather(all);
+        if (!all->out.n)
             break;
-        ssize_t n = send(v->fd, v->out.p, v->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
+        ssize_t n = send(all->fd, all->out.p, all->out.n, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN)
             break;
         if (n < 0) {
-            view_end(v);
+            views_end(all);
             return;
         }
-        buf_eat(&v->out, (size_t)n);
+        buf_eat(&all->out, (size_t)n);
     }
-    if (v->due)
-        return;
-    if (v->told && !v->out.n) {
-        view_end(v);
-        return;
-    }
-    uint32_t want = EPOLLIN | (v->out.n ? EPOLLOUT : 0);
-    if (want != v->armed)
-        loop_change(v->watch, want);
-    v->armed = want;
+    uint32_t want = (all->out.n < SEND_MAX ? EPOLLIN : 0) | (all->out.n ? EPOLLOUT : 0); /* what is asked is answered */
+    if (want != all->armed)
+        loop_change(all->watch, want);
+    all->armed = want;
+}
+
+static void on_turn_end(void *arg)
+{
+    struct views *all = arg;
+
+    all->due = false;
+    if (!all->gone)
+        pump(all);
+}
+
+static void is_due(struct views *all)
+{
+    if (!all->due)
+        loop_later(all->init->loop, on_turn_end, all);
+    all->due = true;
+}
+
+static void is_ready(struct view *v)
+{
+    if (!v->ready)
+        put_last(v);
+    is_due(v->all);
 }
 
 static void on_bytes(struct terminal_listener *l, const char *p, size_t n)
@@ -126,110 +210,171 @@ static void on_bytes(struct terminal_listener *l, const char *p, size_t n)
     (void)p;
     if (n == 0)
         v->terminal = NULL; /* it was closed, and forgot us */
-    pump(v);
+    is_ready(v);
 }
 
-static bool one_message(struct view *v, const struct view_head *head, const char *p)
+/* --- from serve --- */
+
+static void refuse(struct views *all, uint64_t id, const struct err *e)
 {
+    struct view_head head = { .size = (uint32_t)strlen(e->msg), .type = VIEW_REFUSED, .view = id, .at = e->code };
+
+    say(all, &head, e->msg);
+    is_due(all);
+}
+
+static bool fits_screen(const struct view_size *s)
+{
+    return s->cols > 0 && s->cols <= CELLS_MAX && s->rows > 0 && s->rows <= CELLS_MAX;
+}
+
+static bool open_view(struct views *all, const struct view_head *ask, const char *p)
+{
+    size_t slot = ask->view & ((1 << VIEW_SLOT_BITS) - 1);
     struct view_size size;
     struct err e;
 
-    if (!v->terminal)
+    if (ask->size < sizeof size || slot >= LIMIT_DIALS_PER_BOX || all->slots[slot])
+        return false;
+    memcpy(&size, p, sizeof size);
+    struct terminal *t = terminal_find(all->init, (struct str){ p + sizeof size, ask->size - sizeof size });
+    if (!t) {
+        err_set(&e, ERR_NOT_FOUND, "Session not found");
+        refuse(all, ask->view, &e);
+        return true;
+    }
+    if (fits_screen(&size))
+        terminal_resize(t, (int)size.cols, (int)size.rows);
+    (void)terminal_type(t, STR(""), NULL); /* whoever looks sees a shell */
+    struct terminal_info i = terminal_describe(t);
+    int64_t first = i.total > LIMIT_TERMINAL_KEPT ? i.total - LIMIT_TERMINAL_KEPT : 0;
+    int64_t from = ask->at < 0 ? i.total + ask->at : ask->at;
+    struct view *v = calloc(1, sizeof *v);
+    if (!v)
+        abort();
+    *v = (struct view){ .listener = { .on_bytes = on_bytes },
+                        .all = all,
+                        .id = ask->view,
+                        .terminal = t,
+                        .pos = from < first     ? first
+                               : from > i.total ? i.total
+                                                : from,
+                        .cols = i.cols,
+                        .rows = i.rows };
+    all->slots[slot] = v;
+    struct view_hello hello = { .size = { i.cols, i.rows }, .pid = i.pid, .first = first, .end = i.total };
+    struct view_head head = { .size = sizeof hello, .type = VIEW_HELLO, .view = v->id, .at = v->pos };
+    say(all, &head, &hello);
+    terminal_listen(t, &v->listener);
+    is_ready(v);
+    return true;
+}
+
+/* False: serve would not say that. */
+static bool one_message(struct views *all, const struct view_head *head, const char *p)
+{
+    size_t slot = head->view & ((1 << VIEW_SLOT_BITS) - 1);
+    struct view *v = slot < LIMIT_DIALS_PER_BOX ? all->slots[slot] : NULL;
+    struct view_size size;
+    struct err e;
+
+    if (head->type == VIEW_OPEN)
+        return open_view(all, head, p);
+    if (!v || v->id != head->view || !v->terminal)
         return true;
     switch ((enum view_type)head->type) {
-    case VIEW_INPUT: return terminal_type(v->terminal, (struct str){ p, head->size }, &e) >= 0 || e.code == ERR_LIMIT;
+    case VIEW_INPUT:
+        if (terminal_type(v->terminal, (struct str){ p, head->size }, &e) < 0 && e.code != ERR_LIMIT) {
+            refuse(all, v->id, &e); /* there is no shell */
+            view_free(v);
+        }
+        return true;
     case VIEW_RESIZE:
         if (head->size != sizeof size)
             return false;
         memcpy(&size, p, sizeof size);
-        if (size.cols > 0 && size.cols <= CELLS_MAX && size.rows > 0 && size.rows <= CELLS_MAX)
+        if (fits_screen(&size))
             terminal_resize(v->terminal, (int)size.cols, (int)size.rows);
+        is_ready(v);
         return true;
+    case VIEW_TAKEN:
+        if (head->at < 0 || (size_t)head->at > v->untaken)
+            return false;
+        v->untaken -= (size_t)head->at;
+        is_ready(v);
+        return true;
+    case VIEW_CLOSE: view_free(v); return true;
+    case VIEW_OPEN:
     case VIEW_HELLO:
     case VIEW_OUTPUT:
     case VIEW_SIZE:
     case VIEW_EXIT:
-    case VIEW_ERRORS: break;
+    case VIEW_ERRORS:
+    case VIEW_REFUSED: break;
     }
     return false;
 }
 
-static bool take_messages(struct view *v)
+static bool take_messages(struct views *all)
 {
     struct view_head head;
     size_t at = 0;
     bool ok = true;
 
-    while (ok && v->in.n - at >= sizeof head) {
-        memcpy(&head, v->in.p + at, sizeof head);
+    while (ok && all->in.n - at >= sizeof head) {
+        memcpy(&head, all->in.p + at, sizeof head);
         if (head.size > VIEW_MAX)
             return false;
-        if (v->in.n - at - sizeof head < head.size)
+        if (all->in.n - at - sizeof head < head.size)
             break;
-        ok = one_message(v, &head, v->in.p + at + sizeof head);
+        ok = one_message(all, &head, all->in.p + at + sizeof head);
         at += sizeof head + head.size;
     }
-    buf_eat(&v->in, at);
+    buf_eat(&all->in, at);
     return ok;
 }
 
-static void on_view(void *arg, uint32_t events)
+static void on_views(void *arg, uint32_t events)
 {
-    struct view *v = arg;
+    struct views *all = arg;
 
     if (events & (EPOLLIN | EPOLLHUP | EPOLLERR)) {
-        char *to = buf_room(&v->in, 8192);
-        ssize_t n = to ? recv(v->fd, to, 8192, MSG_DONTWAIT) : 0;
+        char *to = buf_room(&all->in, READ_BYTES);
+        ssize_t n = to ? recv(all->fd, to, READ_BYTES, MSG_DONTWAIT) : 0;
         if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
-            view_end(v);
+            views_end(all);
             return;
         }
         if (n > 0)
-            buf_grew(&v->in, (size_t)n);
-        if (!take_messages(v)) {
-            view_end(v);
+            buf_grew(&all->in, (size_t)n);
+        if (!take_messages(all)) {
+            views_end(all);
             return;
         }
     }
-    pump(v);
+    if (events & EPOLLOUT)
+        is_due(all);
 }
 
-int view_open(struct init *in, struct str name, const struct wire_dial *w, struct err *e)
+int views_open(struct init *in, struct err *e)
 {
-    struct terminal *t = terminal_find(in, name);
     int ends[2];
 
-    if (!t)
-        return err_set(e, ERR_NOT_FOUND, "Session not found");
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) < 0)
         return err_sys(e, "make a stream");
-    struct view *v = calloc(1, sizeof *v);
-    if (!v)
+    struct views *all = calloc(1, sizeof *all);
+    if (!all)
         abort();
-    *v = (struct view){
-        .listener = { .on_bytes = on_bytes }, .init = in, .terminal = t, .fd = ends[0], .armed = EPOLLIN
-    };
-    v->watch = loop_watch(in->loop, v->fd, EPOLLIN, on_view, v);
-    if (!v->watch) {
+    *all = (struct views){ .init = in, .fd = ends[0], .armed = EPOLLIN };
+    all->ready_end = &all->ready;
+    all->watch = loop_watch(in->loop, all->fd, EPOLLIN, on_views, all);
+    if (!all->watch) {
         close(ends[0]);
         close(ends[1]);
-        free(v);
+        free(all);
         return err_set(e, ERR_BUSY, "init can watch no more descriptors");
     }
-    if (w->cols > 0 && w->cols <= CELLS_MAX && w->rows > 0 && w->rows <= CELLS_MAX)
-        terminal_resize(t, (int)w->cols, (int)w->rows);
-    (void)terminal_type(t, STR(""), NULL); /* whoever looks sees a shell */
-    struct terminal_info i = terminal_describe(t);
-    int64_t first = i.total > LIMIT_TERMINAL_KEPT ? i.total - LIMIT_TERMINAL_KEPT : 0;
-    int64_t from = w->after < 0 ? i.total + w->after : w->after;
-    v->pos = from < first ? first : from > i.total ? i.total : from;
-    v->cols = i.cols;
-    v->rows = i.rows;
-    buf_init(&v->in, 2 * VIEW_MAX);
-    buf_init(&v->out, 2 * VIEW_MAX);
-    struct view_hello hello = { .size = { i.cols, i.rows }, .pid = i.pid, .first = first, .end = i.total };
-    say(v, VIEW_HELLO, v->pos, &hello, sizeof hello);
-    terminal_listen(t, &v->listener);
-    pump(v);
+    buf_init(&all->in, 2 * VIEW_MAX + READ_BYTES);
+    buf_init(&all->out, 4 * SEND_MAX);
     return ends[1];
 }

@@ -14,11 +14,20 @@ struct dial {
     void *arg;
 };
 
+int box_reachable(const struct box *b, struct err *e)
+{
+    if (b->state == BOX_RUNNING && b->up && link_is_open(b->link))
+        return 0;
+    return err_set(e, ERR_BUSY, "box %s is %s", b->id,
+                   b->state == BOX_RUNNING ? "not connected yet" : box_state_name(b));
+}
+
 int box_dial(struct box *b, const struct wire_dial *d, on_dialed *cb, void *arg, struct err *e)
 {
-    if (b->state != BOX_RUNNING || !b->up || !link_is_open(b->link))
-        return err_set(e, ERR_BUSY, "box %s is %s", b->id,
-                       b->state == BOX_RUNNING ? "not connected yet" : box_state_name(b));
+    int r = box_reachable(b, e);
+
+    if (r < 0)
+        return r;
     if (b->dialed >= LIMIT_DIALS_PER_BOX)
         return err_set(e, ERR_BUSY, "box %s has LIMIT_DIALS_PER_BOX (%d) connections", b->id, LIMIT_DIALS_PER_BOX);
     struct dial *x = calloc(1, sizeof *x);

@@ -279,6 +279,7 @@ void box_print(const struct box *b, struct jw *w); /* members of the API's objec
 struct wire_dial;
 struct wire_dialed;
 typedef void on_dialed(void *arg, int take_fd, const struct err *e);
+int box_reachable(const struct box *b, struct err *e); /* what speaks with it may go on, or begin */
 int box_dial(struct box *b, const struct wire_dial *d, on_dialed *cb, void *arg, struct err *e);
 void box_hang_up(struct node *n, const char *box_id, int take_fd); /* the box may be gone; fd < 0: none */
 void box_undial(struct box *b, void *arg);                         /* arg's cb is not called any more */

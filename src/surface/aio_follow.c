@@ -192,7 +192,11 @@ static bool one_message(struct follow *f, const struct view_head *head, struct s
         return false;
     case VIEW_SIZE:
     case VIEW_INPUT:
-    case VIEW_RESIZE: break;
+    case VIEW_RESIZE:
+    case VIEW_OPEN:
+    case VIEW_TAKEN:
+    case VIEW_CLOSE:
+    case VIEW_REFUSED: break;
     }
     end(f);
     return false;

@@ -24,6 +24,7 @@ struct surfaces {
     struct ops *ops;
     struct streams *streams;
     struct default_box *default_boxes;
+    struct views *views;
     struct mcp_hub *mcp;
 };
 
@@ -74,6 +75,11 @@ struct mcp_hub *surfaces_mcp(struct surfaces *s)
 struct default_box **surfaces_default_boxes(struct surfaces *s)
 {
     return &s->default_boxes;
+}
+
+struct views **surfaces_views(struct surfaces *s)
+{
+    return &s->views;
 }
 
 struct ops *surfaces_ops(struct surfaces *s)

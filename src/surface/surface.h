@@ -97,6 +97,8 @@ void web_server_box(struct web *w, on_any_box *cb, void *arg); /* the default bo
 void ready_ports(struct web *w, void (*cb)(struct web *w));
 struct default_box;
 struct default_box **surfaces_default_boxes(struct surfaces *s); /* one for each tenant that used it */
+struct views;
+struct views **surfaces_views(struct surfaces *s); /* view.h */
 bool route_fits_pattern(const char *pattern, struct str path, struct route_match *m);
 
 /* The only ways of surfaces to what has an id: whatever is of another tenant, or is not an agent's own box, is not

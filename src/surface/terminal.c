@@ -10,27 +10,20 @@
 #include "http/ws.h"
 #include "session/secret_stream.h"
 #include "surface/page.h"
-#include "surface/plug.h"
 #include "surface/terminal.h"
 #include "surface/text_split.h"
+#include "surface/view.h"
 #include "wire/frame.h"
-#include "wire/view.h"
 
 enum { WAITING_MAX = 256 * KiB, PING_MS = 30000, REPLAY_MIN = 256 * KiB };
 #define FROM_NOW_ON (INT64_MAX / 2) /* no terminal ever wrote so much */
 
 struct terminal {
-    struct node *node;
-    struct ws *ws; /* NULL: the client has left */
-    char box[BOX_ID_MAX], session[136];
-    struct wire_dial dial;
-    char target[160];
-    bool binary, restore, fresh, dialing;
-    int fd;
-    struct plug *plug;
-    struct buf in;    /* messages of init, in part */
-    struct buf typed; /* what init has not taken */
-    char split[4];    /* the first bytes of a character whose rest will come */
+    struct ws *ws;     /* NULL: the client has left */
+    struct view *view; /* NULL: it has ended */
+    char session[136];
+    bool binary, restore, fresh;
+    char split[4]; /* the first bytes of a character whose rest will come */
     size_t split_n;
     int64_t asked;                /* where the client wants to begin; < 0: so many from the end */
     int64_t heard;                /* offset behind what came */
@@ -41,19 +34,11 @@ struct terminal {
 
 static void on_ping(void *arg);
 
-static void hang_up(struct terminal *t)
-{
-    plug_free(TAKE_PTR(t->plug));
-    box_hang_up(t->node, t->box, TAKE_FD(t->fd));
-}
-
 static void terminal_free(struct terminal *t)
 {
-    hang_up(t);
+    view_close(t->view);
     loop_timer_free(t->ping);
     secret_stream_done(&t->secrets);
-    buf_done(&t->in);
-    buf_done(&t->typed);
     free(t);
 }
 
@@ -108,7 +93,7 @@ static void end(struct terminal *t, const char *type, const char *why)
     say_json(t, NULL, type, str_of(why));
     if (t->ws)
         ws_close(t->ws, WS_NORMAL, why);
-    hang_up(t);
+    view_close(TAKE_PTR(t->view));
 }
 
 /* Text is sent in whole characters. */
@@ -188,7 +173,7 @@ static void say_size(struct terminal *t, const struct view_size *size)
 }
 
 /* False: init sent nonsense. */
-static bool one_message(struct terminal *t, const struct view_head *head, const char *p)
+static bool take_message(struct terminal *t, const struct view_head *head, const char *p)
 {
     struct view_hello hello;
     struct view_size size;
@@ -222,78 +207,50 @@ static bool one_message(struct terminal *t, const struct view_head *head, const 
     case VIEW_EXIT: end(t, "exit", "the session was closed"); return true;
     case VIEW_INPUT:
     case VIEW_RESIZE:
-    case VIEW_ERRORS: break;
+    case VIEW_ERRORS:
+    case VIEW_OPEN:
+    case VIEW_TAKEN:
+    case VIEW_CLOSE:
+    case VIEW_REFUSED: break;
     }
     return false;
 }
 
-static void on_plug_data(void *arg, struct str data)
-{
-    struct terminal *t = arg;
-    struct view_head head;
-    size_t at = 0;
-
-    buf_str(&t->in, data);
-    while (t->plug && t->ws && t->in.n - at >= sizeof head) {
-        memcpy(&head, t->in.p + at, sizeof head);
-        if (head.size > VIEW_MAX) {
-            end(t, "error", "the box sent nonsense");
-            return;
-        }
-        if (t->in.n - at - sizeof head < head.size)
-            break;
-        if (!one_message(t, &head, t->in.p + at + sizeof head)) {
-            end(t, "error", "the box sent nonsense");
-            return;
-        }
-        at += sizeof head + head.size;
-    }
-    buf_eat(&t->in, at);
-    if (t->ws && t->plug && ws_waiting(t->ws) > WAITING_MAX)
-        plug_hold(t->plug, true);
-}
-
-static void on_plug_end(void *arg)
+static bool on_view_message(void *arg, const struct view_head *head, const char *p)
 {
     struct terminal *t = arg;
 
-    end(t, "error", "the box or the session ended");
+    if (!take_message(t, head, p))
+        return false;
+    if (t->view && ws_waiting(t->ws) <= WAITING_MAX)
+        view_took(t->view);
+    return true;
 }
+
+static void on_view_hold(void *arg, bool hold)
+{
+    struct terminal *t = arg;
+
+    ws_hold(t->ws, hold);
+}
+
+static void on_view_ended(void *arg, const char *why)
+{
+    struct terminal *t = arg;
+
+    t->view = NULL;
+    end(t, "error", why);
+}
+static const struct view_handler view_handler = { .message = on_view_message,
+                                                  .hold = on_view_hold,
+                                                  .ended = on_view_ended };
 
 /* --- from the client --- */
 
-static void flush_typed(struct terminal *t)
+static void send_view(struct terminal *t, enum view_type type, struct str data)
 {
-    if (!t->plug || !t->typed.n)
-        return;
-    size_t n = plug_write(t->plug, buf_view(&t->typed));
-    buf_eat(&t->typed, n);
-    if (t->ws)
-        ws_hold(t->ws, t->typed.n > 0);
-}
-
-static void on_plug_room(void *arg)
-{
-    flush_typed(arg);
-}
-static const struct plug_handler plug_handler = {
-    .data = on_plug_data, .eof = on_plug_end, .room = on_plug_room, .broken = on_plug_end
-};
-
-static void send_view(struct terminal *t, enum view_type type, const void *p, size_t n)
-{
-    const char *from = p;
-
-    do {
-        size_t part = n < VIEW_MAX ? n : VIEW_MAX;
-        struct view_head head = { .size = (uint32_t)part, .type = type };
-        buf_add(&t->typed, &head, sizeof head);
-        if (part)
-            buf_add(&t->typed, from, part);
-        from += part;
-        n -= part;
-    } while (n);
-    flush_typed(t);
+    if (t->view)
+        view_send(t->view, type, data);
 }
 
 static void resize(struct terminal *t, const struct json *msg)
@@ -303,7 +260,7 @@ static void resize(struct terminal *t, const struct json *msg)
                               json_get_int(data, "rows", json_get_int(msg, "rows", 0)) };
 
     if (size.cols > 0 && size.cols <= 1000 && size.rows > 0 && size.rows <= 1000)
-        send_view(t, VIEW_RESIZE, &size, sizeof size);
+        send_view(t, VIEW_RESIZE, (struct str){ (char *)&size, sizeof size });
     else
         say_json(t, NULL, "error", STR("resize: cols and rows must be 1 to 1000"));
 }
@@ -316,7 +273,7 @@ static void on_message(void *arg, struct str data, bool binary)
     struct err e;
 
     if (binary || json_parse(&a, data, &msg, &e) < 0 || msg->type != JSON_OBJ) {
-        send_view(t, VIEW_INPUT, data.p, data.n); /* what is no JSON is typed */
+        send_view(t, VIEW_INPUT, data); /* what is no JSON is typed */
         arena_done(&a);
         return;
     }
@@ -324,7 +281,7 @@ static void on_message(void *arg, struct str data, bool binary)
     if (str_is(type, "input")) {
         struct str text = json_get_str(msg, "data");
         if (text.n)
-            send_view(t, VIEW_INPUT, text.p, text.n);
+            send_view(t, VIEW_INPUT, text);
     } else if (str_is(type, "resize")) {
         resize(t, msg);
     } else if (str_is(type, "ping")) {
@@ -339,18 +296,15 @@ static void on_drained(void *arg)
 {
     struct terminal *t = arg;
 
-    if (t->plug)
-        plug_hold(t->plug, false);
+    if (t->view)
+        view_took(t->view);
 }
 
 static void on_closed(void *arg)
 {
     struct terminal *t = arg;
-    struct box *b = t->dialing ? box_find(t->node, str_of(t->box)) : NULL;
 
     t->ws = NULL;
-    if (b)
-        box_undial(b, t);
     terminal_free(t);
 }
 static const struct ws_handler ws_handler = { .message = on_message, .drained = on_drained, .closed = on_closed };
@@ -364,21 +318,6 @@ static void on_ping(void *arg)
 }
 
 /* --- the beginning --- */
-
-static void on_dialed_terminal(void *arg, int take_fd, const struct err *e)
-{
-    struct terminal *t = arg;
-
-    t->dialing = false;
-    if (take_fd < 0) {
-        end(t, "error", e->code == ERR_NOT_FOUND ? "Session not found" : e->msg);
-        return;
-    }
-    t->fd = take_fd;
-    t->plug = plug_new(t->node->loop, take_fd, &plug_handler, t);
-    plug_hold(t->plug, false);
-    flush_typed(t);
-}
 
 static int64_t query_int(const struct web *w, const char *name, int64_t or_else)
 {
@@ -415,10 +354,8 @@ static void accept_client(struct web *w, struct box *b, struct str session, bool
 
     if (!t)
         abort();
-    *t = (struct terminal){ .node = w->node, .fd = -1, .fresh = fresh };
-    memcpy(t->box, b->id, sizeof t->box);
+    *t = (struct terminal){ .fresh = fresh };
     snprintf(t->session, sizeof t->session, "%.*s", STR_ARG(session));
-    snprintf(t->target, sizeof t->target, "terminal:%.*s", STR_ARG(session));
     t->binary = str_is(http_query(w->http, "protocol"), "binary");
     t->restore = query_is(w, "restore");
     int64_t replay = query_int(w, "replay_bytes", LIMIT_TERMINAL_KEPT);
@@ -426,12 +363,12 @@ static void accept_client(struct web *w, struct box *b, struct str session, bool
     t->asked = query_int(w, "after", t->restore ? -replay : fresh ? 0 : FROM_NOW_ON);
     t->asked = t->asked < -LIMIT_TERMINAL_KEPT ? -LIMIT_TERMINAL_KEPT : t->asked;
     secret_stream_init(&t->secrets, w->node->secrets, b->tenant, SECRET_EAGER);
-    t->dial = (struct wire_dial){ .target = str_of(t->target),
-                                  .after = look_from(t->asked, (int64_t)secret_stream_look_back(&t->secrets)),
-                                  .cols = query_int(w, "cols", 0),
-                                  .rows = query_int(w, "rows", 0) };
-    buf_init(&t->in, 4 * VIEW_MAX + 128 * KiB);
-    buf_init(&t->typed, 2 * LIMIT_WS_MESSAGE);
+    struct view_opts o = { .all = surfaces_views(w->all),
+                           .terminal = str_of(t->session),
+                           .after = look_from(t->asked, (int64_t)secret_stream_look_back(&t->secrets)),
+                           .size = { query_int(w, "cols", 0), query_int(w, "rows", 0) },
+                           .handler = &view_handler,
+                           .arg = t };
     t->ping = loop_timer_new(w->node->loop, on_ping, t);
     loop_timer_set(t->ping, PING_MS);
     t->ws = ws_accept(w->http, NULL, &ws_handler, t);
@@ -439,10 +376,9 @@ static void accept_client(struct web *w, struct box *b, struct str session, bool
         terminal_free(t);
         return;
     }
-    if (box_dial(b, &t->dial, on_dialed_terminal, t, &e) < 0)
+    t->view = view_open(b, &o, &e);
+    if (!t->view)
         end(t, "error", e.msg);
-    else
-        t->dialing = true;
 }
 
 static void on_opened(void *arg, const struct call *c)

@@ -57,9 +57,10 @@ const struct field wire_held_fields[] = {
     { 0 },
 };
 const struct field wire_dial_fields[] = {
-    FIELD(STR, struct wire_dial, target, "what to connect to"), FIELD(INT, struct wire_dial, after, "offset"),
-    FIELD(INT, struct wire_dial, after_err, "offset"),          FIELD(INT, struct wire_dial, cols, "of a terminal"),
-    FIELD(INT, struct wire_dial, rows, "of a terminal"),        { 0 },
+    FIELD(STR, struct wire_dial, target, "what to connect to"),
+    FIELD(INT, struct wire_dial, after, "offset"),
+    FIELD(INT, struct wire_dial, after_err, "offset"),
+    { 0 },
 };
 const struct field wire_dialed_fields[] = {
     FIELD(INT, struct wire_dialed, error, "enum err_code"),

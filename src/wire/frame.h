@@ -114,10 +114,9 @@ struct wire_held {
 enum { WIRE_HELD_SHORT = 3, WIRE_HELD_MAX = 64 * 1024 };
 
 struct wire_dial {
-    struct str target;  /* "tcp:8000", "unix:/path", "terminal:name", "browser:", "app:name" */
-    int64_t after;      /* of a thing that keeps its output: go on behind this byte; < 0: so many from its end */
-    int64_t after_err;  /* the same for its stderr, if it has one */
-    int64_t cols, rows; /* of a terminal; 0: as it is */
+    struct str target; /* "tcp:8000", "unix:/path", "views", "command:name", "browser:", "app:name" */
+    int64_t after;     /* of a thing that keeps its output: go on behind this byte; < 0: so many from its end */
+    int64_t after_err; /* the same for its stderr, if it has one */
 };
 struct wire_dialed {
     int64_t error;      /* enum err_code; 0: connected */

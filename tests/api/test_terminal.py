@@ -125,6 +125,64 @@ def test_a_flood_does_not_grow_the_server_and_control_c_gets_through(server, box
     c.close()
 
 
+def test_who_does_not_read_holds_up_no_other_of_the_box(server, box):
+    slow, quick = connect(server, box), connect(server, box)
+    greet(slow), greet(quick)
+    slow.json(type="input", data="yes flood\n")
+    slow.until("flood\r\nflood")
+    time.sleep(0.5)  # what may wait for it does
+    for i in range(20):
+        quick.json(type="input", data=f"echo quick$(({i}+100))\n")
+        quick.until(f"quick{i + 100}")
+    slow.json(type="input", data="\x03")
+    slow.json(type="input", data="echo slow$((1+1))\n")
+    slow.until("slow2")
+    slow.close(), quick.close()
+
+
+def test_all_of_a_large_output_arrives_though_the_client_is_late(server, box):
+    c = connect(server, box, "?protocol=binary")
+    greet(c)
+    c.send(b"stty -onlcr; PS1=; clear; head -c 900000 /dev/zero | tr '\\0' z; echo; echo all$((2+2))\n")
+    time.sleep(0.5)
+    got = b""
+    while b"all4" not in got:
+        opcode, data = c.recv()
+        got += data if opcode == 2 else b""
+    assert got.count(b"z") >= 900000
+    c.close()
+
+
+def test_a_large_paste_arrives_whole_and_typing_goes_on(server, box):
+    c = connect(server, box, "?protocol=binary")
+    greet(c)
+    c.send(b"stty raw -echo; echo now; head -c 1000000 | wc -c; stty sane\n")
+    got = b""
+    while b"now\n" not in got:  # raw: no carriage return
+        got += c.recv()[1]
+    c.send(b"x" * 1000000)  # more than serve keeps for the box before it holds who types
+    c.send(b"echo typed$((3+4))\n")
+    while b"typed7" not in got:
+        got += c.recv()[1]
+    assert b"1000000" in got.split(b"now\n")[1]
+    c.close()
+
+
+def test_places_of_viewers_are_used_again(server, box):
+    stays = connect(server, box)
+    session = greet(stays)
+    for i in range(60):
+        c = connect(server, box, f"?session_id={session}&after=0" if i % 3 else "?session_id=nobody")
+        if i % 3:
+            greet(c)
+        else:
+            assert c.message()["type"] == "error"
+        c.close()
+    stays.json(type="input", data="echo stays$((1+1))\n")
+    stays.until("stays2")
+    stays.close()
+
+
 def test_unknown_sessions_bad_messages_and_other_origins_are_told(server, box):
     c = connect(server, box, "?session_id=nobody")
     assert c.message() == {"type": "error", "data": "Session not found"}
