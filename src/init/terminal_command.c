@@ -248,6 +248,15 @@ static int put_script(struct terminal *t, const struct command *c)
     return r < 0 || rename(next, path) == 0 ? r : -errno; /* somebody may press Enter at any time: never half a file */
 }
 
+/* A new bash has done nothing yet: it would do once more what it finds. */
+static void drop_script(struct terminal *t)
+{
+    char path[48];
+
+    snprintf(path, sizeof path, "%s/cmd", t->dir);
+    (void)unlink(path);
+}
+
 static void set_prompt(struct terminal *t, struct command *c)
 {
     char host[65] = "box";
@@ -452,6 +461,7 @@ void commands_shell_gone(struct terminal *t, int exit_code)
         end_command(t, COMMAND_TERMINATED, exit_code);
     }
     t->state = TERMINAL_DOWN;
+    drop_script(t);
     if (t->closing) {
         t->current = NULL;
         for (struct command *w = t->commands; w; w = w->next)

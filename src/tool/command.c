@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
@@ -294,14 +293,15 @@ static int check_env(const struct pairs *env, struct err *e)
 
 static int set_dir(struct task *t, struct run_session *s, struct str dir, struct err *e)
 {
-    struct stat st;
-
     if (!dir.n)
         return 0;
     const char *z =
         dir.p[0] == '/' ? arena_z(&t->arena, dir) : arena_printf(&t->arena, "%s/%.*s", s->cwd, STR_ARG(dir));
-    if (memchr(dir.p, 0, dir.n) || stat(z, &st) < 0 || !S_ISDIR(st.st_mode))
+    int r = memchr(dir.p, 0, dir.n) ? -ENOENT : init_check_dir(t->init, z);
+    if (r == -ENOENT)
         return err_set(e, ERR_INVALID, "exec_dir: Directory does not exist: %.*s", STR_ARG(dir));
+    if (r < 0)
+        return err_set(e, ERR_INVALID, "exec_dir: %.*s: %s", STR_ARG(dir), strerror(-r));
     run_session_set(&s->cwd, str_of(z));
     return 0;
 }

@@ -1,10 +1,11 @@
 /* Shells by name on pseudo terminals, as the AIO surface has them: commands wait for each other, a call stops waiting
  * by one of three clocks, and what was run is remembered as a console. The machinery is init/terminal.h. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
@@ -389,20 +390,22 @@ static bool has_nul(struct str s)
     return s.n && memchr(s.p, 0, s.n);
 }
 
-/* NULL with e unset: there is none, and that is fine. */
+/* NULL with e unset: there is none, or one that is not insisted on and cannot be gone to. */
 static const char *check_dir(struct task *t, struct str dir, bool strict, struct err *e)
 {
-    struct stat st;
+    const char *z = arena_z(&t->arena, dir);
 
     if (!dir.n)
         return NULL;
-    const char *z = arena_z(&t->arena, dir);
-    if (!has_nul(dir) && dir.p[0] == '/' && stat(z, &st) == 0 && S_ISDIR(st.st_mode))
+    int r = has_nul(dir) || dir.p[0] != '/' ? -EINVAL : init_check_dir(t->init, z);
+    if (r == 0)
         return z;
-    if (strict && dir.p[0] != '/')
+    if (strict && r == -EINVAL)
         err_set(e, ERR_INVALID, "exec_dir: '%.*s' is not an absolute path", STR_ARG(dir));
-    else if (strict)
+    else if (strict && r == -ENOENT)
         err_set(e, ERR_NOT_FOUND, "exec_dir: Directory does not exist: %.*s", STR_ARG(dir));
+    else if (strict)
+        err_set(e, ERR_INVALID, "exec_dir: %.*s: %s", STR_ARG(dir), strerror(-r));
     return NULL;
 }
 
@@ -579,13 +582,13 @@ static void open_begin(struct task *t, const void *params)
     const struct open_params *p = params;
     struct err e = { 0 };
     struct open_result out = { 0 };
-    struct stat st;
+    char real[PATH_MAX];
 
     if (has_nul(p->id) || has_nul(p->exec_dir))
         err_set(&e, ERR_INVALID, "id or exec_dir contains a NUL byte");
-    const char *cwd = e.code || !p->exec_dir.n ? NULL : arena_z(&t->arena, p->exec_dir);
-    if (cwd && (cwd[0] != '/' || stat(cwd, &st) < 0 || !S_ISDIR(st.st_mode)))
-        cwd = NULL;
+    const char *cwd = e.code ? NULL : check_dir(t, p->exec_dir, false, &e);
+    if (cwd && !p->preserve_symlinks)
+        cwd = realpath(cwd, real);
     struct terminal *s =
         e.code ? NULL : terminal_open(t->init, &(struct terminal_opts){ .name = p->id, .cwd = cwd }, &e);
     if (!s) {

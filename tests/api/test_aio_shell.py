@@ -48,3 +48,35 @@ def test_env_is_for_its_command_only_and_what_the_command_declares_stays(shell):
     assert shell.out('echo "[$A] $kept"') == "[] it's\n'me'"
     assert shell.exec("return 3", env={"A": "x"})["exit_code"] == 3
     assert shell.out("echo $?") == "3"
+
+
+# ---- a shell that ended ----
+
+def test_a_shell_that_is_started_by_a_key_does_nothing_twice(shell):
+    assert shell.exec("echo once >>/tmp/log; exit 4")["shell_exited"]
+    shell.ask("write", input="echo typed >/tmp/typed", press_enter=True)
+    sg.wait_for(lambda: shell.out("cat /tmp/typed /tmp/log", on_busy="queue") == "typed\nonce")
+
+
+# ---- directories ----
+
+def test_a_session_begins_without_links_in_its_path_unless_they_are_to_be_kept(shell):
+    shell.out("mkdir /tmp/real; ln -s real /tmp/link")
+    for kept, path in ((False, "/tmp/real"), (True, "/tmp/link")):
+        s = Shell(shell.server, shell.at.split("/")[2], f"link-{kept}")
+        assert s.ask("sessions/create", exec_dir="/tmp/link", preserve_symlinks=kept)["working_dir"] == path
+        assert s.out("pwd") == path
+        assert shell.out("pwd", exec_dir="/tmp/link", preserve_symlinks=kept) == path
+
+
+def test_a_directory_that_the_user_cannot_enter_is_none(server, box, shell):
+    shell.out("cd /tmp; mkdir shut; chmod 0 shut; touch file")
+    for path in ("/tmp/shut", "/tmp/file", "/root"):
+        assert shell.out("pwd", exec_dir=path) == "/tmp"  # as one that is not there
+        wrong = server.request("POST", f"{shell.at}/exec", {"id": shell.id, "command": "pwd", "exec_dir": path, "strict": True})
+        assert wrong.status == 400 and f"exec_dir: {path}: " in wrong["message"], wrong
+        wrong = server.request("POST", f"/box/{box}/v1/bash/exec", {"command": "pwd", "exec_dir": path})
+        assert wrong.status == 400 and f"exec_dir: {path}: " in wrong["message"], wrong
+        s = Shell(server, box, f"shut-{path}")
+        assert s.ask("sessions/create", exec_dir=path)["working_dir"] == "/home/gem"
+    assert shell.out("pwd") == "/tmp"
