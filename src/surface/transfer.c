@@ -125,7 +125,7 @@ static void on_plug_room(void *arg)
 {
     struct transfer *t = arg;
 
-    if (t->body)
+    if (t->body && !t->sent) /* else it is not room that the rest of a form waits for */
         http_body_resume(t->body);
 }
 static void on_plug_broken(void *arg)
@@ -439,12 +439,12 @@ struct form {
     struct multipart parser;
     struct buf path, filename;
     enum { PART_NONE, PART_FILE, PART_PATH, PART_OTHER } part;
-    bool have_file, file_done, have_path, in_tmp;
+    bool have_file, have_path, in_tmp;
     bool waits; /* the file is there under its temporary name, and goes when the form does */
     struct tenant *tenant;
     void (*wrong)(struct web *w, const char *field, const char *why);
     char temporary[64];
-    const struct call *result; /* while it is being told */
+    bool *gone; /* for on_form, under which it may be answered and freed */
 };
 
 struct leftover {
@@ -487,6 +487,8 @@ static void form_free(struct form *f)
 {
     if (f->waits)
         form_remove_file(f);
+    if (f->gone)
+        *f->gone = true;
     buf_done(&f->path);
     buf_done(&f->filename);
     f->transfer->form = NULL;
@@ -609,11 +611,11 @@ static void form_begin_file(struct form *f)
     struct jw j = { .out = &text };
     char uuid[37];
 
-    f->have_file = true;
     if (!b) {
         form_wrong(f, "file", "the box is gone");
         return;
     }
+    f->have_file = true;
     f->in_tmp = !f->have_path;
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
@@ -676,7 +678,7 @@ static bool form_step(struct form *f, struct str data, size_t *ret_used)
             f->have_path = f->path.n > 0;
         if (f->part == PART_FILE && t->plug) {
             plug_end(t->plug);
-            f->file_done = true;
+            t->sent = true;
             if (f->in_tmp)
                 http_body_pause(t->body); /* what follows decides where it goes, once it is there */
         }
@@ -692,21 +694,24 @@ static size_t on_form(void *arg, struct str data, bool last)
 {
     struct form *f = arg;
     struct transfer *t = f->transfer;
-    struct http_body *body = t->body;
+    bool gone = false, more = true;
     size_t used = 0, n;
 
-    while (form_step(f, (struct str){ data.p + used, data.n - used }, &n)) {
+    f->gone = &gone;
+    while (more) {
+        more = form_step(f, (struct str){ data.p + used, data.n - used }, &n);
+        if (gone)
+            return 0;
         used += n;
-        if (f->part == PART_NONE && f->file_done && f->in_tmp && !t->over)
-            return used; /* paused */
+        more = more && !(t->sent && f->in_tmp && !t->over); /* else it is paused */
     }
-    if (!t->body && body) /* it was dropped: answered */
+    f->gone = NULL;
+    if (!t->body) /* it was dropped: answered */
         return 0;
-    used += n;
     if (!last || used < data.n)
         return used;
     t->body = NULL;
-    if (!f->have_file || !f->file_done) {
+    if (!t->sent) {
         form_wrong(f, "file", f->have_file ? "file: the form ends in the middle of it" : "file: field required");
         return used;
     }
@@ -718,11 +723,9 @@ static size_t on_form(void *arg, struct str data, bool last)
 static void on_form_failed(void *arg)
 {
     struct form *f = arg;
-    struct transfer *t = f->transfer;
 
-    t->body = NULL;
+    f->transfer->body = NULL;
     form_wrong(f, "file", "the form did not arrive whole");
-    (void)t;
 }
 static const struct http_body_handler form_handler = { .take = on_form, .failed = on_form_failed };
 

@@ -1,5 +1,6 @@
 """Files through the port as streams: any size, in constant memory, each transfer a step; and commands as events."""
 
+import concurrent.futures
 import hashlib
 import http.client
 import io
@@ -223,6 +224,23 @@ def test_forms_of_aio_with_the_path_before_after_or_not_at_all(server, box):
     sg.wait_for(lambda: "form-" in shell(server, box, "ls -A /tmp"))
     cut.close()
     sg.wait_for(lambda: not shell(server, box, "ls -A /tmp /tmp/f | grep -e upload- -e form- || true"))
+
+
+def test_many_forms_at_once_are_all_answered(server, box):
+    def upload(k):
+        for i in range(120):  # of a size at which the socket into the box is just full now and then
+            body, headers = form([("file", f"many{k}", b"x" * (400000 + i * 37))])
+            assert call(server, "POST", f"/box/{box}/v1/file/upload", body, headers)["data"]["success"]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(upload, range(4)))
+
+
+def test_a_form_that_ends_with_a_boundary_only_is_answered(server, box):
+    for fields in ([("file", "ends", b"data")], [("path", None, b"/tmp/ends"), ("file", "ends", b"data")]):
+        body, headers = form(fields)
+        assert call(server, "POST", f"/box/{box}/v1/file/upload", body.removesuffix(b"--\r\n"), headers).status == 200
+        assert shell(server, box, "cat /tmp/ends; rm /tmp/ends") == "data"
 
 
 def make_tar(*entries):
