@@ -204,6 +204,7 @@ static void fail_lost(struct task *t, struct watcher *w)
 }
 
 struct creating {
+    struct watcher *w;
     bool reused;
 };
 
@@ -229,6 +230,14 @@ static void on_cancel(struct task *t)
     watch_unwait(t->init, t);
     err_set(&e, ERR_NONE, "cancelled");
     task_fail(t, OUTCOME_KILLED, &e);
+}
+
+static void on_cancel_create(struct task *t)
+{
+    struct watcher *w = ((struct creating *)t->state)->w;
+
+    on_cancel(t);
+    watch_close(w); /* nobody knows its name */
 }
 
 static char *path_of(struct task *t, struct str path, struct err *e)
@@ -258,19 +267,19 @@ static void create_begin(struct task *t, const void *params)
                             .debounce_ms = p->debounce,
                             .exclude = p->exclude.v ? p->exclude : (struct strs){ usual, ARRAY_LEN(usual) },
                             .include = p->include_patterns };
-    struct watcher *w = path ? watch_open(t->init, &o, &c->reused, &e) : NULL;
 
-    if (!w) {
+    c->w = path ? watch_open(t->init, &o, &c->reused, &e) : NULL;
+    if (!c->w) {
         fail(t, &e);
         return;
     }
     t->state = c;
     if (c->reused) {
-        on_created(t, w);
+        on_created(t, c->w);
         return;
     }
-    t->cancel = on_cancel;
-    watch_wait(w, -1, 20000, on_created, t);
+    t->cancel = on_cancel_create;
+    watch_wait(c->w, -1, 20000, on_created, t);
 }
 
 static void list_begin(struct task *t, const void *params)
