@@ -8,6 +8,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "http/multipart.h"
 #include "session/secret_stream.h"
 #include "surface/plug.h"
@@ -431,6 +432,12 @@ void transfer_range(const struct web *w, struct jw *j)
 
 /* --- forms --- */
 
+static void put_path(struct jw *j, const char *key, struct str given)
+{
+    jw_key(j, key);
+    jw_given_path(j, given);
+}
+
 struct form {
     struct transfer *transfer;
     struct box_name {
@@ -541,8 +548,8 @@ static void form_move(struct form *f)
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
     jw_kz(&j, "source", f->temporary);
-    jw_kstr(&j, "destination", f->have_path ? buf_view(&f->path) : STR("/tmp/"));
-    jw_kz(&j, "name", form_name(f, w->http->arena));
+    put_path(&j, "destination", f->have_path ? buf_view(&f->path) : STR("/tmp/"));
+    put_path(&j, "name", str_of(form_name(f, w->http->arena)));
     jw_kbool(&j, "overwrite", true);
     jw_obj_end(&j);
     struct str copy = arena_copy(w->http->arena, buf_view(&text));
@@ -620,13 +627,13 @@ static void form_begin_file(struct form *f)
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
     if (f->have_path) {
-        jw_kstr(&j, "path", buf_view(&f->path));
+        put_path(&j, "path", buf_view(&f->path));
     } else {
         web_uuid(uuid);
         snprintf(f->temporary, sizeof f->temporary, "/tmp/.form-%s", uuid);
         jw_kz(&j, "path", f->temporary);
     }
-    jw_kz(&j, "name", form_name(f, w->http->arena));
+    put_path(&j, "name", str_of(form_name(f, w->http->arena)));
     jw_obj_end(&j);
     struct transfer_ask ask = { .tool = "file:upload", .params = buf_view(&text) };
     start(f->transfer, b, &ask, on_form_file, on_form_stream);
@@ -795,7 +802,9 @@ static void ask_box(struct web *w, struct box *b)
 
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
-    add_query(w, &j, "path");
+    struct str path = http_query(w->http, "path");
+    if (path.p)
+        put_path(&j, "path", path);
     if (in && !tree)
         add_query(w, &j, "mode");
     if (in && tree)

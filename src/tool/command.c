@@ -24,7 +24,8 @@ struct launch_params {
 static const struct field launch_fields[] = {
     FIELD(STR, struct launch_params, session_id, "the session; one that does not exist is made", .max = 128),
     FIELD(STR, struct launch_params, command, "what bash executes", .required = true, .max = COMMAND_MAX),
-    FIELD(STR, struct launch_params, exec_dir, "directory, also of later commands of the session", .max = LIMIT_PATH),
+    FIELD(STR, struct launch_params, exec_dir, "directory, also of later commands of the session", .max = LIMIT_PATH,
+          .path = true),
     FIELD(PAIRS, struct launch_params, env, "variables for this command", .max = 1024),
     FIELD(BOOL, struct launch_params, async_mode, "do not wait for it"),
     FIELD(NUM, struct launch_params, timeout, "seconds to wait; then the answer is running, and it goes on", .min = 0,
@@ -124,7 +125,7 @@ struct session_row {
 static const struct field session_fields[] = {
     FIELD(STR, struct session_row, session_id, "its name", .required = true),
     FIELD(STR, struct session_row, status, "ready or closed", .required = true),
-    FIELD(STR, struct session_row, working_dir, "where commands begin", .required = true),
+    FIELD(STR, struct session_row, working_dir, "where commands begin", .required = true, .path = true),
     FIELD(NUM, struct session_row, created_at, "seconds since 1970", .required = true),
     FIELD(NUM, struct session_row, last_used_at, "the same", .required = true),
     FIELD(STR, struct session_row, current_command, "under way", .nullable = true),
@@ -136,8 +137,9 @@ struct begin_params {
 };
 static const struct field begin_fields[] = {
     FIELD(STR, struct begin_params, session_id, "its name; one that exists is returned as it is", .max = 128),
-    FIELD(STR, struct begin_params, exec_dir, "where commands begin", .max = LIMIT_PATH),
-    FIELD(STR, struct begin_params, snapshot_path, "a file that bash sources before each command", .max = LIMIT_PATH),
+    FIELD(STR, struct begin_params, exec_dir, "where commands begin", .max = LIMIT_PATH, .path = true),
+    FIELD(STR, struct begin_params, snapshot_path, "a file that bash sources before each command", .max = LIMIT_PATH,
+          .path = true),
     { 0 },
 };
 struct end_params {

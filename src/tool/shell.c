@@ -35,7 +35,7 @@ struct exec_params {
 };
 static const struct field exec_fields[] = {
     FIELD(STR, struct exec_params, id, "the session; without it: a new one", .max = 128, .alias = "session_id"),
-    FIELD(STR, struct exec_params, exec_dir, "directory to go to first; absolute", .max = LIMIT_PATH),
+    FIELD(STR, struct exec_params, exec_dir, "directory to go to first; absolute", .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct exec_params, command, "what bash executes", .required = true, .max = LIMIT_COMMAND),
     FIELD(BOOL, struct exec_params, async_mode, "do not wait for it"),
     FIELD(NUM, struct exec_params, timeout, "seconds to wait; then the answer is running, and it goes on", .min = 0,
@@ -70,7 +70,7 @@ static const struct field exec_result_fields[] = {
     FIELD(ROWS, struct exec_result, console, "prompt, command and output", .nullable = true, .rows = console_fields,
           .row_size = sizeof(struct console_row), .always = true),
     FIELD(INT, struct exec_result, exit_code, "once it ended", .def = FIELD_ABSENT, .nullable = true),
-    FIELD(STR, struct exec_result, working_dir, "where the shell is"),
+    FIELD(STR, struct exec_result, working_dir, "where the shell is", .path = true),
     FIELD(BOOL, struct exec_result, shell_exited, "it ended the shell; the next command gets a fresh one"),
     FIELD(INT, struct exec_result, output_bytes, "true length of the output"),
     { 0 },
@@ -97,7 +97,7 @@ static const struct field view_result_fields[] = {
     FIELD(STR, struct view_result, command, "the last one", .nullable = true),
     FIELD(INT, struct view_result, exit_code, "of the last command, once it ended", .def = FIELD_ABSENT,
           .nullable = true),
-    FIELD(STR, struct view_result, working_dir, "where the shell is"),
+    FIELD(STR, struct view_result, working_dir, "where the shell is", .path = true),
     { 0 },
 };
 
@@ -152,7 +152,7 @@ struct open_params {
 static const struct field open_fields[] = {
     FIELD(STR, struct open_params, id, "its name; one that exists is returned as it is", .max = 128,
           .alias = "session_id"),
-    FIELD(STR, struct open_params, exec_dir, "directory in which it begins", .max = LIMIT_PATH),
+    FIELD(STR, struct open_params, exec_dir, "directory in which it begins", .max = LIMIT_PATH, .path = true),
     FIELD(INT, struct open_params, no_change_timeout, "for commands that do not say; 0: never; 120 if absent",
           .def = FIELD_ABSENT, .min = 0, .max = WAIT_MAX_S),
     FIELD(BOOL, struct open_params, preserve_symlinks, "exec_dir keeps its symbolic links in $PWD"),
@@ -163,7 +163,7 @@ struct open_result {
 };
 static const struct field open_result_fields[] = {
     FIELD(STR, struct open_result, session_id, "its name", .required = true),
-    FIELD(STR, struct open_result, working_dir, "where it is", .required = true),
+    FIELD(STR, struct open_result, working_dir, "where it is", .required = true, .path = true),
     { 0 },
 };
 
@@ -199,7 +199,7 @@ struct session_row {
 };
 static const struct field session_row_fields[] = {
     FIELD(STR, struct session_row, session_id, "its name"),
-    FIELD(STR, struct session_row, working_dir, "where it is"),
+    FIELD(STR, struct session_row, working_dir, "where it is", .path = true),
     FIELD(NUM, struct session_row, created_at, "seconds since 1970"),
     FIELD(NUM, struct session_row, last_used_at, "the same"),
     FIELD(INT, struct session_row, age_seconds, "since it was made"),

@@ -15,13 +15,15 @@ struct create_params {
     int64_t debounce;
 };
 static const struct field create_fields[] = {
-    FIELD(STR, struct create_params, path, "file or directory; absolute", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct create_params, path, "file or directory; absolute", .required = true, .max = LIMIT_PATH,
+          .path = true),
     FIELD(BOOL, struct create_params, recursive, "also directories below it", .def = true),
     FIELD(STRS, struct create_params, exclude,
           "patterns of names to leave out; default: .git, node_modules and their kin", .max = 100),
     FIELD(INT, struct create_params, debounce, "milliseconds in which writes to one file are one event", .def = 300,
           .min = 50, .max = 5000),
-    FIELD(STRS, struct create_params, include_patterns, "only files that match; default: all", .max = 100),
+    FIELD(STRS, struct create_params, include_patterns, "only files that match; default: all", .max = 100,
+          .path = true),
     { 0 },
 };
 struct watch_row {
@@ -32,7 +34,7 @@ struct watch_row {
 };
 static const struct field watch_row_fields[] = {
     FIELD(STR, struct watch_row, watcher_id, "its name"),
-    FIELD(STR, struct watch_row, path, "what it watches"),
+    FIELD(STR, struct watch_row, path, "what it watches", .path = true),
     FIELD(BOOL, struct watch_row, recursive, "also below it"),
     FIELD(BOOL, struct watch_row, reused, "it was there before, for the same options"),
     FIELD(BOOL, struct watch_row, lost, "its process ended; no events will come"),
@@ -67,9 +69,9 @@ struct event_row {
 static const struct field event_fields[] = {
     FIELD(INT, struct event_row, seq, "number of the event"),
     FIELD(STR, struct event_row, type, "create, write, remove, rename or chmod"),
-    FIELD(STR, struct event_row, path, "absolute path"),
-    FIELD(STR, struct event_row, relative_path, "below what is watched", .always = true),
-    FIELD(STR, struct event_row, old_path, "rename: from here", .nullable = true),
+    FIELD(STR, struct event_row, path, "absolute path", .path = true),
+    FIELD(STR, struct event_row, relative_path, "below what is watched", .always = true, .path = true),
+    FIELD(STR, struct event_row, old_path, "rename: from here", .nullable = true, .path = true),
     FIELD(BOOL, struct event_row, is_dir, "a directory"),
     FIELD(NUM, struct event_row, timestamp, "seconds since 1970"),
     FIELD(NUM, struct event_row, mtime, "of the file, if it is there"),
@@ -109,7 +111,8 @@ struct await_params {
     struct strs event_types;
 };
 static const struct field await_fields[] = {
-    FIELD(STR, struct await_params, path, "exactly this one; absolute", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct await_params, path, "exactly this one; absolute", .required = true, .max = LIMIT_PATH,
+          .path = true),
     FIELD(INT, struct await_params, timeout, "seconds", .def = 30, .min = 1, .max = 300),
     FIELD(STRS, struct await_params, event_types, "which events; default: all", .max = 5,
           .choices = "create|write|remove|rename|chmod"),
