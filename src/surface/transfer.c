@@ -14,7 +14,7 @@
 #include "surface/plug.h"
 #include "wire/frame.h"
 
-enum { WAITING_MAX = 512 * KiB };
+enum { WAITING_MAX = 512 * KiB, ETAGS_MAX = 100 };
 
 /* One of these per request. It ends when the call is over and, on the way out, the stream was read to its end. */
 struct transfer {
@@ -251,7 +251,6 @@ static void begin_file(struct transfer *t, const struct wire_file *f)
     struct tm tm;
 
     strftime(when, sizeof when, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&seconds, &tm));
-    bool part = f->length != f->size && !f->unchanged;
     const char *range = f->unsatisfiable ? arena_printf(a, "bytes */%lld", (long long)f->size)
                                          : arena_printf(a, "bytes %lld-%lld/%lld", (long long)f->offset,
                                                         (long long)(f->offset + f->length - 1), (long long)f->size);
@@ -262,10 +261,10 @@ static void begin_file(struct transfer *t, const struct wire_file *f)
                               { STR("Cache-Control"), STR("private, no-cache") },
                               SAFE_HEADERS,
                               { STR("Content-Range"), str_of(range) } };
-    bool ranged = f->unsatisfiable || part;
+    bool ranged = f->unsatisfiable || f->part;
     begin(t, &(struct http_stream_opts){ .status = f->unchanged       ? 304
                                                    : f->unsatisfiable ? 416
-                                                   : part             ? 206
+                                                   : f->part          ? 206
                                                                       : 200,
                                          .content_type = "application/octet-stream",
                                          .headers = headers,
@@ -376,18 +375,20 @@ void transfer_out(struct web *w, struct box *b, const struct transfer_ask *ask, 
     start(t, b, ask, on_out_done, on_out_stream);
 }
 
+static const int64_t FAR = 1000000000000000; /* behind the end of any file */
+
 static bool number(struct str s, int64_t *ret)
 {
     int64_t v = 0;
 
-    if (!s.n || s.n > 15)
+    if (!s.n)
         return false;
     for (size_t i = 0; i < s.n; i++) {
         if (s.p[i] < '0' || s.p[i] > '9')
             return false;
-        v = v * 10 + (s.p[i] - '0');
+        v = v < FAR ? v * 10 + (s.p[i] - '0') : FAR;
     }
-    *ret = v;
+    *ret = v < FAR ? v : FAR;
     return true;
 }
 
@@ -400,14 +401,31 @@ static struct str bare_etag(struct str s)
     return s;
 }
 
+static void put_etags(struct jw *j, struct str list)
+{
+    jw_key(j, "unless_etag");
+    jw_arr(j);
+    for (int i = 0; list.n && i < ETAGS_MAX; i++) {
+        const char *comma = memchr(list.p, ',', list.n);
+        struct str tag = { list.p, comma ? (size_t)(comma - list.p) : list.n };
+        list = (struct str){ tag.p + tag.n + (comma != NULL), list.n - tag.n - (comma != NULL) };
+        while (tag.n && tag.p[0] == ' ')
+            tag = (struct str){ tag.p + 1, tag.n - 1 };
+        while (tag.n && tag.p[tag.n - 1] == ' ')
+            tag.n--;
+        jw_str(j, bare_etag(tag));
+    }
+    jw_arr_end(j);
+}
+
 void transfer_range(const struct web *w, struct jw *j)
 {
     struct str range = http_header(w->http, "range"), none = http_header(w->http, "if-none-match"),
                if_range = http_header(w->http, "if-range");
     int64_t first, last;
 
-    if (none.n && none.n < 200)
-        jw_kstr(j, "unless_etag", bare_etag(none));
+    if (none.n)
+        put_etags(j, none);
     if (str_is(w->http->method, "HEAD"))
         jw_kbool(j, "only_head", true);
     if (range.n < 7 || memcmp(range.p, "bytes=", 6) != 0 || memchr(range.p, ',', range.n))
@@ -418,11 +436,11 @@ void transfer_range(const struct web *w, struct jw *j)
         return;
     struct str from = { range.p, (size_t)(dash - range.p) }, to = { dash + 1, range.n - from.n - 1 };
     if (!from.n && number(to, &last)) {
-        jw_kint(j, "offset", last ? -last : 999999999999999);
+        jw_kint(j, "offset", last ? -last : FAR);
     } else if (number(from, &first) && (!to.n || (number(to, &last) && last >= first))) {
         jw_kint(j, "offset", first);
         if (to.n)
-            jw_kint(j, "length", last - first + 1);
+            jw_kint(j, "length", last < FAR ? last - first + 1 : FAR);
     } else {
         return;
     }

@@ -347,7 +347,8 @@ static const struct field download_fields[] = {
     FIELD(BOOL, struct file_download_params, only_head, "say what it is, but send nothing of it"),
     FIELD(STR, struct file_download_params, on_change, "if the file changes meanwhile", .def_str = "ignore",
           .choices = "ignore|abort"),
-    FIELD(STR, struct file_download_params, unless_etag, "send nothing if it is still this version", .max = 200),
+    FIELD(STRS, struct file_download_params, unless_etag, "send nothing if it is still one of these versions",
+          .max = 100),
     FIELD(STR, struct file_download_params, range_etag, "all of it, if it is not this version any more", .max = 200),
     { 0 },
 };

@@ -155,7 +155,8 @@ struct file_upload_result {
     bool created;
 };
 struct file_download_params {
-    struct str path, on_change, unless_etag, range_etag;
+    struct str path, on_change, range_etag;
+    struct strs unless_etag;
     int64_t offset, length;
     bool only_head;
 };

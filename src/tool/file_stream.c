@@ -257,7 +257,9 @@ static void choose_range(const struct file_download_params *p, struct wire_file 
     f->length = f->unsatisfiable ? 0 : f->size - f->offset;
     if (!whole && p->length != FIELD_ABSENT && p->length < f->length)
         f->length = p->length;
-    f->unchanged = p->unless_etag.n && (str_eq(p->unless_etag, f->etag) || str_is(p->unless_etag, "*"));
+    for (size_t i = 0; i < p->unless_etag.n; i++)
+        f->unchanged |= str_eq(p->unless_etag.v[i], f->etag) || str_is(p->unless_etag.v[i], "*");
+    f->part = !whole && !f->unsatisfiable && !f->unchanged;
 }
 
 static int changed(const char *path, struct err *e)

@@ -172,10 +172,16 @@ def test_ranges_versions_and_heads_of_a_download(server, box):
     etag = whole.headers["ETag"]
     for asked, status, want, said in (("bytes=2-4", 206, b"234", "bytes 2-4/10"), ("bytes=7-", 206, b"789", "bytes 7-9/10"),
                                       ("bytes=-2", 206, b"89", "bytes 8-9/10"), ("bytes=2-99", 206, b"23456789", "bytes 2-9/10"),
-                                      ("bytes=10-", 416, b"", "bytes */10"), ("bytes=a-b", 200, b"0123456789", None)):
+                                      ("bytes=10-", 416, b"", "bytes */10"), ("bytes=a-b", 200, b"0123456789", None),
+                                      ("bytes=0-", 206, b"0123456789", "bytes 0-9/10"), ("bytes=-99", 206, b"0123456789", "bytes 0-9/10"),
+                                      ("bytes=0-99999999999999999999", 206, b"0123456789", "bytes 0-9/10"),
+                                      ("bytes=99999999999999999999-", 416, b"", "bytes */10")):
         r = call(server, "GET", path, headers={"Range": asked})
         assert (r.status, r.body, r.headers["Content-Range"]) == (status, want, said), asked
-    assert call(server, "GET", path, headers={"If-None-Match": etag}).status == 304
+    for tags in (etag, f"W/{etag}", f'"other" , {etag}', "*"):
+        same = call(server, "GET", path, headers={"If-None-Match": tags, "Range": "bytes=0-1"})
+        assert (same.status, same.headers["Content-Length"], same.headers["Content-Range"]) == (304, None, None)
+    assert call(server, "GET", path, headers={"If-None-Match": '"other", "more"'}).status == 200
     assert call(server, "GET", path, headers={"Range": "bytes=0-1", "If-Range": etag}).status == 206
     assert call(server, "GET", path, headers={"Range": "bytes=0-1", "If-Range": '"other"'}).status == 200
     head = call(server, "HEAD", path)

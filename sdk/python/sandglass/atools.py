@@ -454,7 +454,7 @@ class AsyncFileTools(AsyncNamespace):
 
     async def download(
         self, path: str, offset: int | None = None, *, length: int | None = None, only_head: bool | None = None,
-        on_change: str | None = None, unless_etag: str | None = None, range_etag: str | None = None
+        on_change: str | None = None, unless_etag: Sequence[str] | None = None, range_etag: str | None = None
     ) -> Result:
         """Sends a file, or a range of it, as a byte stream.
 
@@ -464,7 +464,7 @@ class AsyncFileTools(AsyncNamespace):
             length: how many bytes
             only_head: say what it is, but send nothing of it
             on_change: if the file changes meanwhile (ignore, abort)
-            unless_etag: send nothing if it is still this version
+            unless_etag: send nothing if it is still one of these versions
             range_etag: all of it, if it is not this version any more
 
         Fields of the result: path, size, offset, bytes, sha256.
