@@ -14,8 +14,6 @@
 #include "init/terminal_parts.h"
 
 enum {
-    HEAD = 256 * 1024, /* of each command's output */
-    TAIL = 256 * 1024,
     POLITE_MS = 150, /* after SIGINT, before SIGKILL */
     ROUND_MS = 50,
     GIVE_UP_MS = 1500, /* bash itself does not come back: it is killed, too */
@@ -334,7 +332,7 @@ struct command *terminal_run(struct terminal *t, const struct command_ask *ask, 
     c->seq = ++t->seq;
     c->hard_ms = ask->hard_ms;
     c->text = strndup(ask->text.p, ask->text.n);
-    stream_init(&c->out, HEAD, TAIL, 0);
+    stream_init(&c->out, LIMIT_CONSOLE_OUTPUT / 2, LIMIT_CONSOLE_OUTPUT / 2, 0);
     t->kept++;
     if (write_script(c, ask, e) < 0) {
         c->next = NULL;

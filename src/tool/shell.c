@@ -240,6 +240,7 @@ static const struct field close_result_fields[] = {
 #include "init/spool.h"
 #include "init/task.h"
 #include "init/terminal.h"
+#include "tool/ends.h"
 
 static void fail(struct task *t, const struct err *e)
 {
@@ -291,26 +292,12 @@ static int64_t exit_of(const struct command *c)
     return c && is_over(c) ? c->exit_code : FIELD_ABSENT;
 }
 
-/* Characters, not bytes; the middle goes. */
-static struct str shorten(struct arena *a, struct str s)
-{
-    size_t keep = SHORT_OUTPUT / 2, from = s.n - keep;
-
-    if (s.n <= SHORT_OUTPUT)
-        return s;
-    while (keep && ((unsigned char)s.p[keep] & 0xC0) == 0x80)
-        keep--;
-    while (from < s.n && ((unsigned char)s.p[from] & 0xC0) == 0x80)
-        from++;
-    return str_of(arena_printf(a, "%.*s\n[... %zu bytes omitted ...]\n%.*s", (int)keep, s.p, from - keep,
-                               (int)(s.n - from), s.p + from));
-}
-
 static struct str text_of(struct task *t, const struct command *c, bool truncate)
 {
     struct str text = stream_text(&c->out, &t->arena);
+    int64_t omitted = 0;
 
-    return truncate ? shorten(&t->arena, text) : text;
+    return truncate ? ends_of(&t->arena, text, SHORT_OUTPUT, &omitted) : text;
 }
 
 static struct console_row console_of(struct task *t, const struct command *c, struct str output)

@@ -80,3 +80,31 @@ def test_a_directory_that_the_user_cannot_enter_is_none(server, box, shell):
         s = Shell(server, box, f"shut-{path}")
         assert s.ask("sessions/create", exec_dir=path)["working_dir"] == "/home/gem"
     assert shell.out("pwd") == "/tmp"
+
+
+# ---- long outputs ----
+
+def test_long_outputs_are_counted_in_characters_and_cut_between_them(server, box, shell):
+    bash = lambda command, **more: server.post(f"/box/{box}/v1/bash/exec", {"command": command, **more})  # noqa: E731
+    say = "python3 -c 'print(\"%s\" * %d, end=\"\")'"
+    assert shell.out(say % ("ä", 29000)) == "ä" * 29000
+    assert shell.out(say % ("ä", 31000)) == "ä" * 15000 + "\n[... 2000 bytes omitted ...]\n" + "ä" * 15000
+    assert bash(say % ("😀", 50000))["data"]["stdout"] == "😀" * 50000
+    for n, limit in ((50001, 50000), (1001, 1000), (100000, 1000)):
+        cut = bash(say % ("😀", n), max_output_length=limit)
+        assert cut["data"]["stdout"] == "😀" * (limit // 2) + f"\n[... {4 * (n - limit)} bytes omitted ...]\n" + "😀" * (limit // 2)
+        assert "max_output_length" in cut["hint"]
+    zeros = bash("head -c 2000 /dev/zero", max_output_length=1000)["data"]["stdout"]
+    assert zeros == "\0" * 500 + "\n[... 1000 bytes omitted ...]\n" + "\0" * 500
+    r = server.post(f"{shell.at}/exec", {"id": shell.id, "command": say % ("x", 600000), "truncate": False})
+    assert "LIMIT_CONSOLE_OUTPUT" in r["hint"] and r["data"]["output_bytes"] == 600000
+    assert len(r["data"]["output"]) > 512 * 1024
+
+
+def test_a_command_does_not_run_elsewhere_if_its_sessions_directory_is_gone(server, box):
+    bash = lambda command, status=200, **more: server.post(f"/box/{box}/v1/bash/exec", {"command": command, **more}, status=status)  # noqa: E731
+    bash("mkdir /tmp/gone")
+    assert bash("pwd", session_id="gone", exec_dir="/tmp/gone")["data"]["stdout"] == "/tmp/gone\n"
+    bash("rmdir /tmp/gone")
+    assert "the session's directory is gone: /tmp/gone" in bash("pwd", session_id="gone", status=400)["message"]
+    assert bash("pwd", session_id="gone", exec_dir="/tmp")["data"]["stdout"] == "/tmp\n"

@@ -1081,7 +1081,7 @@ class AsyncCommandTools(AsyncNamespace):
             async_mode: do not wait for it
             timeout: seconds to wait; then the answer is running, and it goes on
             hard_timeout: seconds after which it is killed
-            max_output_length: bytes of each stream in the answer; 0: no limit of its own
+            max_output_length: characters of each stream in the answer; 0: no limit of its own
 
         Fields of the result: session_id, command_id, command, status, stdout, stderr, exit_code, offset,
         stderr_offset.
