@@ -569,6 +569,7 @@ static void form_move(struct form *f)
     put_path(&j, "destination", f->have_path ? buf_view(&f->path) : STR("/tmp/"));
     put_path(&j, "name", str_of(form_name(f, w->http->arena)));
     jw_kbool(&j, "overwrite", true);
+    jw_kbool(&j, "into", true);
     jw_obj_end(&j);
     struct str copy = arena_copy(w->http->arena, buf_view(&text));
     buf_done(&text);

@@ -137,6 +137,8 @@ static const struct field move_fields[] = {
     TWO_PATHS,
     FIELD(STR, struct file_move_params, name, "if destination is a directory: what to call it there", .max = 255,
           .path = true),
+    FIELD(BOOL, struct file_move_params, into,
+          "as a new content: links at the destination are followed, its mode stays"),
     { 0 },
 };
 static const struct field copy_fields[] = {

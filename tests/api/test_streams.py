@@ -242,6 +242,16 @@ def test_many_forms_at_once_are_all_answered(server, box):
         list(pool.map(upload, range(4)))
 
 
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_form_writes_into_what_is_there_whether_it_says_where_first_or_last(server, box, order):
+    shell(server, box, "rm -rf /tmp/there; mkdir /tmp/there; cd /tmp/there; echo old > real; chmod 751 real; ln -s real link; ln -s new dangling")
+    for name in ("link", "real", "dangling"):
+        body, headers = form([("path", None, f"/tmp/there/{name}".encode()), ("file", "x", name.encode())][::order])
+        assert call(server, "POST", f"/box/{box}/v1/file/upload", body, headers)["data"]["file_path"] == f"/tmp/there/{name}"
+        assert shell(server, box, "cd /tmp/there; cat real new 2>/dev/null || true; stat -c %a real; readlink link dangling") == {
+            "link": "link751\nreal\nnew\n", "real": "real751\nreal\nnew\n", "dangling": "realdangling751\nreal\nnew\n"}[name]
+
+
 def test_a_form_that_ends_with_a_boundary_only_is_answered(server, box):
     for fields in ([("file", "ends", b"data")], [("path", None, b"/tmp/ends"), ("file", "ends", b"data")]):
         body, headers = form(fields)

@@ -248,7 +248,7 @@ class AsyncFileTools(AsyncNamespace):
 
     async def move(
         self, source: str, destination: str, *, overwrite: bool | None = None, mkdir: bool | None = None, name: str |
-        None = None
+        None = None, into: bool | None = None
     ) -> Result:
         """Moves or renames a file or a directory.
 
@@ -258,11 +258,13 @@ class AsyncFileTools(AsyncNamespace):
             overwrite: replace a file that exists at the destination
             mkdir: make missing parent directories
             name: if destination is a directory: what to call it there
+            into: as a new content: links at the destination are followed, its mode stays
 
         Fields of the result: source, destination.
         """
         return await self._call("file:move", {
-            "source": source, "destination": destination, "overwrite": overwrite, "mkdir": mkdir, "name": name
+            "source": source, "destination": destination, "overwrite": overwrite, "mkdir": mkdir, "name": name, "into":
+            into
         })
 
     async def copy(
