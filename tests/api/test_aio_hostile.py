@@ -220,6 +220,20 @@ def test_a_wait_for_a_path_whose_directory_is_not_there_yet_waits(server):
     assert r.status == 403 and r["message"] == "watch /root: Permission denied", r
 
 
+def test_what_was_moved_out_of_a_watched_tree_is_not_told_any_more(server):
+    bash(server, "mkdir -p /tmp/seen/d/e /tmp/unseen")
+    w = server.post("/v1/file/watch", {"path": "/tmp/seen", "debounce": 50})["watcher_id"]
+    bash(server, "mv /tmp/seen/d /tmp/unseen/d; sleep 0.5; touch /tmp/unseen/d/f /tmp/unseen/d/e/f; sleep 0.2")
+    bash(server, "mv /tmp/unseen/d /tmp/seen/d; mv /tmp/seen/d /tmp/unseen/d; mv /tmp/unseen/d /tmp/seen/d; touch /tmp/seen/d/e/g; sleep 0.2; touch /tmp/seen/last")
+    events, cursor = [], 0
+    while not events or events[-1][1] != "last":
+        r = server.post(f"/v1/file/watch/{w}/poll", {"timeout": 20, "cursor": cursor})
+        events, cursor = events + [(e["type"], e["relative_path"]) for e in r["events"] if e["type"] != "chmod"], r["cursor"]
+    server.delete(f"/v1/file/watch/{w}")
+    assert [e for e in events if e[1] == "d"] == [("remove", "d"), ("create", "d"), ("remove", "d"), ("create", "d")]
+    assert {e[1] for e in events} == {"d", "d/e/g", "last"}
+
+
 def test_a_wait_for_an_event_that_does_not_exist_is_refused(server):
     r = server.request("POST", "/v1/file/watch/wait", {"path": "/tmp/x", "event_types": ["create", "crate"]})
     assert r.status == 422 and r["detail"][0]["loc"] == ["body", "event_types"], r
