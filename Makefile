@@ -23,7 +23,7 @@ INIT_SRC := $(sort $(wildcard src/init/*.c src/tool/*.c src/isolate/*.c src/base
 OBJ      := $(SRC:%.c=$(OUT)/%.o)
 INIT_OBJ := $(INIT_SRC:%.c=$(OUT)/box/%.o)
 
-# Only those who tell the revision are compiled anew when it changes.
+# Only those who tell the revision are compiled anew when it changes: the file is named after it, and new with it.
 REV_OBJ  := $(foreach o,src/cli/version src/session/node src/session/link src/surface/own box/src/init/link,$(OUT)/$(o).o)
 $(REV_OBJ): CFLAGS += -DSANDGLASS_REV='"$(REV)"'
 
@@ -39,6 +39,9 @@ $(OUT)/sandglass-init: $(INIT_OBJ)
 $(OUT)/%.o: %.c
 	@mkdir -p $(@D)
 	$(CC) $(CFLAGS) $(SAN) -c -o $@ $<
+$(REV_OBJ): $(OUT)/rev-$(REV)
+$(OUT)/rev-%:
+	@mkdir -p $(@D) && rm -f $(OUT)/rev-* && touch $@
 $(OUT)/box/src/tool/convert.o: src/tool/convert.py
 $(OUT)/box/src/tool/skills.o: src/tool/skills.py
 $(OUT)/box/src/tool/proxy.o: src/tool/proxy.py

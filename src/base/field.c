@@ -6,6 +6,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "base/path.h"
+
 enum { SHOWN = 64 }; /* bytes of a client's text that a message repeats */
 
 static size_t type_size(enum field_type t)
@@ -211,6 +213,8 @@ static int bind_bytes(struct bind *b, const struct field *f, const struct json *
         s = base64_decode(b->a, v->s);
         if (!s.p)
             return err_set(b->e, ERR_INVALID, "%s: \"%s\" is not base64", f->name, show(v->s, shown));
+    } else if (f->path) {
+        s = path_bytes(b->a, s);
     }
     if (f->max > 0 && (double)s.n > f->max)
         return err_set(b->e, ERR_LIMIT, "%s: %zu bytes are above the maximum of %.15g bytes", f->name, s.n, f->max);
@@ -246,7 +250,7 @@ static int bind_strs(struct bind *b, const struct field *f, const struct json *v
         if (f->choices && !is_choice(f->choices, m->s))
             return err_set(b->e, ERR_INVALID, "%s[%zu]: \"%s\" is not one of %s", f->name, i, show(m->s, shown),
                            f->choices);
-        list[i] = m->s;
+        list[i] = f->path ? path_bytes(b->a, m->s) : m->s;
     }
     *to = (struct strs){ list, n };
     return 0;
@@ -416,11 +420,11 @@ bool field_is_absent(const struct field *f, const void *p)
     return false;
 }
 
-static void print_strs(const struct strs *list, struct jw *w)
+static void print_strs(const struct field *f, const struct strs *list, struct jw *w)
 {
     jw_arr(w);
     for (size_t i = 0; i < list->n; i++)
-        jw_str(w, list->v[i].p ? list->v[i] : STR(""));
+        (f->path ? jw_path : jw_str)(w, list->v[i].p ? list->v[i] : STR(""));
     jw_arr_end(w);
 }
 
@@ -448,13 +452,13 @@ static void print_rows(const struct field *f, const struct rows *list, struct jw
 static void print_value(const struct field *f, const void *p, struct jw *w)
 {
     switch (f->type) {
-    case FIELD_STR: jw_str(w, *(const struct str *)p); break;
+    case FIELD_STR: (f->path ? jw_path : jw_str)(w, *(const struct str *)p); break;
     case FIELD_BYTES: jw_base64(w, *(const struct str *)p); break;
     case FIELD_JSON: jw_raw(w, *(const struct str *)p); break;
     case FIELD_INT: jw_int(w, *(const int64_t *)p); break;
     case FIELD_NUM: jw_num(w, *(const double *)p); break;
     case FIELD_BOOL: jw_bool(w, *(const bool *)p); break;
-    case FIELD_STRS: print_strs(p, w); break;
+    case FIELD_STRS: print_strs(f, p, w); break;
     case FIELD_PAIRS: print_pairs(p, w); break;
     case FIELD_ROWS: print_rows(f, p, w); break;
     case FIELD_END: break;

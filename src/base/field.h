@@ -35,6 +35,7 @@ struct field {
     bool required;
     bool nullable;       /* results: an absent value is written as null, not left out */
     bool always;         /* results: written even if empty (0 and false always are): "", [], {} */
+    bool path;           /* STR, STRS: paths or names of files, which may be any bytes: base/path.h */
     bool session;        /* results, STR: serve puts the name of the call's session here */
     bool blob;           /* results, BYTES: in the answer; in the log it is a blob of the step, by this name */
     double min, max;     /* INT, NUM: the range, if max > min. STR, BYTES, JSON: max bytes. Lists: max entries */

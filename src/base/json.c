@@ -85,9 +85,7 @@ static size_t plain_run(const char *p, size_t n)
     return i;
 }
 
-/* > 0: length of the valid sequence at p. < 0: minus the number of bytes that one U+FFFD stands for (the longest
- * start of a sequence that never became one, as Unicode recommends). n is at least 1. */
-static int utf8_step(const char *text, size_t n)
+int utf8_step(const char *text, size_t n)
 {
     const unsigned char *p = (const unsigned char *)text;
 

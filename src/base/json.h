@@ -106,5 +106,8 @@ static inline void jw_kraw(struct jw *w, const char *name, struct str json)
 }
 
 bool utf8_ok(struct str s);
+/* > 0: length of the valid sequence at text. < 0: minus the number of bytes that one U+FFFD stands for (the longest start
+ * of a sequence that never became one, as Unicode recommends). n is at least 1. */
+int utf8_step(const char *text, size_t n);
 /* Decodes standard base64 (padding optional, white space skipped); p NULL on an error. */
 struct str base64_decode(struct arena *a, struct str text);

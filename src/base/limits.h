@@ -83,15 +83,16 @@
 #define LIMIT_TERMINAL_INPUT    (1 * MiB) /* that a terminal's program has not read yet */
 #define LIMIT_RUN_SESSIONS      256
 #define LIMIT_HOOKS             64
-#define LIMIT_WATCHERS          128       /* of one box */
-#define LIMIT_WATCH_EVENTS      10000     /* kept by one watcher */
-#define LIMIT_WATCH_DIRS        8192      /* of one watcher */
-#define LIMIT_CONSOLE_RECORDS   100       /* commands that a terminal remembers */
-#define LIMIT_HANDS_PER_BOX     8         /* processes that do file work in one box */
-#define LIMIT_STREAM_PIECE      (1 * MiB) /* of a stream that is looked through for secrets */
-#define LIMIT_STREAMS_PER_BOX   16        /* uploads and downloads under way in one box */
-#define LIMIT_DIALS_PER_BOX     512       /* connections into one box; and as many clients at its terminals */
-#define LIMIT_CDP_LIST          (8 * MiB) /* what a browser tells of its tabs and its protocol */
+#define LIMIT_WATCHERS          128         /* of one box */
+#define LIMIT_WATCH_EVENTS      10000       /* kept by one watcher */
+#define LIMIT_WATCH_DIRS        8192        /* of one watcher */
+#define LIMIT_CONSOLE_OUTPUT    (512 * KiB) /* of each of them: its beginning and its end */
+#define LIMIT_CONSOLE_RECORDS   100         /* commands that a terminal remembers */
+#define LIMIT_HANDS_PER_BOX     8           /* processes that do file work in one box */
+#define LIMIT_STREAM_PIECE      (1 * MiB)   /* of a stream that is looked through for secrets */
+#define LIMIT_STREAMS_PER_BOX   16          /* uploads and downloads under way in one box */
+#define LIMIT_DIALS_PER_BOX     512         /* connections into one box; and as many clients at its terminals */
+#define LIMIT_CDP_LIST          (8 * MiB)   /* what a browser tells of its tabs and its protocol */
 #define LIMIT_DIAL_MS           10000
 #define LIMIT_TAR_ENTRIES       1000000
 #define LIMIT_BATCH             10000

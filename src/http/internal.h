@@ -187,6 +187,7 @@ void body_next(struct http_conn *c); /* the request is over; what was read too f
 /* reply.c */
 void reply_refuse(struct http_conn *c, int status, const struct err *e); /* answers and closes */
 /* Queues a head. body_n < 0: a stream, whose length nobody knows. */
+bool reply_is_bare(int status); /* has neither a body nor the length of one */
 void reply_head(struct http_conn *c, int status, const char *content_type, struct pairs headers, int64_t body_n);
 void reply_told(struct http_conn *c, int status, int64_t bytes); /* whoever keeps count of answers */
 void reply_error_text(struct buf *b, const struct err *e);       /* {"error":{"code":...,"message":...}} */

@@ -40,7 +40,7 @@ static void add_text(struct buf *b, struct str s)
             *p = ' ';
 }
 
-static bool has_no_body(int status)
+bool reply_is_bare(int status)
 {
     return status == 204 || status == 304 || status < 200;
 }
@@ -87,7 +87,7 @@ void reply_head(struct http_conn *c, int status, const char *content_type, struc
     }
     add_headers(b, headers);
     add_headers(b, c->req.also);
-    if (body_n >= 0 && !has_no_body(status)) {
+    if (body_n >= 0 && !reply_is_bare(status)) {
         buf_str(b, STR("Content-Length: "));
         add_number(b, (uint64_t)body_n);
         buf_str(b, STR("\r\n"));
@@ -114,7 +114,7 @@ void reply_error_text(struct buf *b, const struct err *e)
 
 static bool wants_body(const struct http_conn *c, int status)
 {
-    return !has_no_body(status) && !str_eq(c->req.method, STR("HEAD"));
+    return !reply_is_bare(status) && !str_eq(c->req.method, STR("HEAD"));
 }
 
 void reply_refuse(struct http_conn *c, int status, const struct err *e)

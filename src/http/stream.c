@@ -60,7 +60,7 @@ static struct http_stream *stream_begin(struct http_request *r, const struct htt
     } else if (!o->headers) {
         buf_str(&c->out, STR("Cache-Control: no-cache\r\n"));
     }
-    if (s->fixed)
+    if (s->fixed && (raw || !reply_is_bare(o->status)))
         buf_printf(&c->out, "Content-Length: %llu\r\n", (unsigned long long)s->left);
     if (s->chunked)
         buf_str(&c->out, STR("Transfer-Encoding: chunked\r\n"));

@@ -60,6 +60,7 @@ struct init {
  * such a call begins with init_as_root, by the loop or by the link. */
 void init_as_user(struct init *in);
 void init_as_root(struct init *in);
+int init_check_dir(struct init *in, const char *dir); /* can the user go there? else a negative errno */
 
 static inline const char *init_workspace(const struct init *in)
 {

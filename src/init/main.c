@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -82,6 +83,19 @@ void init_as_root(struct init *in)
     in->as_user = false;
     setfsuid(0);
     setfsgid(0);
+}
+
+int init_check_dir(struct init *in, const char *dir)
+{
+    char inside[LIMIT_PATH + 3];
+    struct stat st;
+
+    if (snprintf(inside, sizeof inside, "%s/.", dir) >= (int)sizeof inside)
+        return -ENAMETOOLONG;
+    init_as_user(in);
+    int r = stat(inside, &st) < 0 ? -errno : 0;
+    init_as_root(in);
+    return r;
 }
 
 static void before_callback(void *arg)

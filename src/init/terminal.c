@@ -354,7 +354,7 @@ static void terminal_free(struct terminal *t)
     drop_pty(t);
     commands_done(t);
     char path[48];
-    static const char *const files[] = { "rc", "cmd", "cmd.new" };
+    static const char *const files[] = { "rc", "text", "cmd", "cmd.new" };
     for (size_t i = 0; i < ARRAY_LEN(files); i++) {
         snprintf(path, sizeof path, "%s/%s", t->dir, files[i]);
         (void)unlink(path);

@@ -14,8 +14,6 @@
 #include "init/terminal_parts.h"
 
 enum {
-    HEAD = 256 * 1024, /* of each command's output */
-    TAIL = 256 * 1024,
     POLITE_MS = 150, /* after SIGINT, before SIGKILL */
     ROUND_MS = 50,
     GIVE_UP_MS = 1500, /* bash itself does not come back: it is killed, too */
@@ -195,8 +193,8 @@ static void quote(struct buf *b, struct str s)
     buf_char(b, '\'');
 }
 
-/* The text as one word to eval, because variables in front of eval are for its time only, and because a text that does
- * not parse must not take the rest with it. The first line is its number, by which the shell knows what it has done. */
+/* The text is a file of its own, so that it begins in line 1, and what is in front of it is not in its lines: variables
+ * in front of "." are for its time only. The first line is the number, by which the shell knows what it has done. */
 static int write_script(struct command *c, const struct command_ask *ask, struct err *e)
 {
     AUTO(buf_done) struct buf b = { .cap = 16 * MiB };
@@ -213,34 +211,48 @@ static int write_script(struct command *c, const struct command_ask *ask, struct
         quote(&b, ask->env.v[i].value);
         buf_char(&b, ' ');
     }
-    if (ask->env.n) {
-        buf_z(&b, "\\eval ");
-        quote(&b, ask->text);
-    } else {
-        buf_str(&b, ask->text);
-    }
-    buf_z(&b, "\n");
+    buf_printf(&b, "\\. %s/text\n", c->terminal->dir);
     if (b.full || !buf_char(&b, 0))
-        return err_set(e, ERR_LIMIT, "command and env are larger than %ld bytes", 16 * MiB);
+        return err_set(e, ERR_LIMIT, "env is larger than %ld bytes", 16 * MiB);
     c->script = strdup(b.p);
     return 0;
 }
 
-static int put_script(struct terminal *t, const char *script)
+static int put_file(struct terminal *t, const char *name, const char *text)
 {
-    char path[48], next[48];
-    size_t n = strlen(script);
+    char path[48];
+    size_t n = strlen(text);
 
-    snprintf(path, sizeof path, "%s/cmd", t->dir);
-    snprintf(next, sizeof next, "%s/cmd.new", t->dir);
-    auto_close int fd = open(next, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    snprintf(path, sizeof path, "%s/%s", t->dir, name);
+    auto_close int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
     for (size_t at = 0; fd >= 0 && at < n;) {
-        ssize_t w = write(fd, script + at, n - at);
+        ssize_t w = write(fd, text + at, n - at);
         if (w <= 0)
             return -errno;
         at += (size_t)w;
     }
-    return fd < 0 || rename(next, path) < 0 ? -errno : 0; /* somebody may press Enter at any time: never half a file */
+    return fd < 0 ? -errno : 0;
+}
+
+static int put_script(struct terminal *t, const struct command *c)
+{
+    char path[48], next[48];
+
+    snprintf(path, sizeof path, "%s/cmd", t->dir);
+    snprintf(next, sizeof next, "%s/cmd.new", t->dir);
+    int r = put_file(t, "text", c->text);
+    if (r == 0)
+        r = put_file(t, "cmd.new", c->script);
+    return r < 0 || rename(next, path) == 0 ? r : -errno; /* somebody may press Enter at any time: never half a file */
+}
+
+/* A new bash has done nothing yet: it would do once more what it finds. */
+static void drop_script(struct terminal *t)
+{
+    char path[48];
+
+    snprintf(path, sizeof path, "%s/cmd", t->dir);
+    (void)unlink(path);
 }
 
 static void set_prompt(struct terminal *t, struct command *c)
@@ -296,7 +308,7 @@ void commands_next(struct terminal *t)
     t->before_tick = proc_tick();
     if (!c->prompt)
         set_prompt(t, c);
-    int r = put_script(t, c->script);
+    int r = put_script(t, c);
     free(TAKE_PTR(c->script));
     if (r == 0 && t->state == TERMINAL_DOWN)
         r = terminal_start(t, &e);
@@ -320,7 +332,7 @@ struct command *terminal_run(struct terminal *t, const struct command_ask *ask, 
     c->seq = ++t->seq;
     c->hard_ms = ask->hard_ms;
     c->text = strndup(ask->text.p, ask->text.n);
-    stream_init(&c->out, HEAD, TAIL, 0);
+    stream_init(&c->out, LIMIT_CONSOLE_OUTPUT / 2, LIMIT_CONSOLE_OUTPUT / 2, 0);
     t->kept++;
     if (write_script(c, ask, e) < 0) {
         c->next = NULL;
@@ -447,6 +459,7 @@ void commands_shell_gone(struct terminal *t, int exit_code)
         end_command(t, COMMAND_TERMINATED, exit_code);
     }
     t->state = TERMINAL_DOWN;
+    drop_script(t);
     if (t->closing) {
         t->current = NULL;
         for (struct command *w = t->commands; w; w = w->next)

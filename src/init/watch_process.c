@@ -163,6 +163,25 @@ static void add_tree(struct process *p, const char *path, int depth, bool fresh)
         closedir(d);
 }
 
+/* What was moved went where we do not see it. What happens there is not told under the old name. */
+static void moved_away(struct process *p)
+{
+    auto_free char *path = TAKE_PTR(p->moved);
+    size_t n = strlen(path);
+
+    tell(p, WATCH_REMOVE, path, NULL, p->moved_dir);
+    for (size_t i = 0; i < p->n;) {
+        struct watched *w = &p->v[i];
+        if (strncmp(w->path, path, n) != 0 || (w->path[n] && w->path[n] != '/')) {
+            i++;
+            continue;
+        }
+        (void)inotify_rm_watch(p->in, w->wd);
+        free(w->path);
+        *w = p->v[--p->n];
+    }
+}
+
 static void flush(struct process *p, bool everything)
 {
     int64_t now = now_ms();
@@ -177,10 +196,8 @@ static void flush(struct process *p, bool everything)
         free(p->pending[i].path);
     }
     p->pending_n = kept;
-    if (p->moved && (everything || p->moved_due_ms <= now)) { /* it went where we do not see it */
-        tell(p, WATCH_REMOVE, p->moved, NULL, p->moved_dir);
-        free(TAKE_PTR(p->moved));
-    }
+    if (p->moved && (everything || p->moved_due_ms <= now))
+        moved_away(p);
 }
 
 static void written(struct process *p, const char *path)
@@ -208,12 +225,14 @@ static void drop_pending(struct process *p, const char *path)
 
 static void moved_to(struct process *p, const struct inotify_event *ev, const char *path, bool is_dir)
 {
-    if (p->moved && p->cookie == ev->cookie)
+    if (p->moved && p->cookie == ev->cookie) {
         tell(p, WATCH_RENAME, path, p->moved, is_dir);
-    else
-        tell(p, WATCH_CREATE, path, NULL, is_dir);
-    if (p->moved && p->cookie == ev->cookie)
         free(TAKE_PTR(p->moved));
+    } else {
+        if (p->moved)
+            moved_away(p); /* before it may come back by the same name */
+        tell(p, WATCH_CREATE, path, NULL, is_dir);
+    }
     if (is_dir && p->o->recursive)
         add_tree(p, path, 1, false);
 }

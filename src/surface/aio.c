@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "base/path.h"
 
 /* A line each, so that whoever adds a group touches nobody else's. */
 /* clang-format off */
@@ -275,6 +276,8 @@ static void put_text(struct jw *j, const struct field *f, struct str s)
         jw_bool(j, yes);
     else if (f->type == FIELD_STRS)
         put_words(j, s);
+    else if (f->path)
+        jw_given_path(j, s);
     else
         jw_str(j, s);
 }

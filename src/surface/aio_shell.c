@@ -96,11 +96,11 @@ static const struct field session_fields[] = {
 static const struct aio_op ops[] = {
     { "POST", "/v1/shell/exec", "shell", "exec_command", "Run a command in a shell session", .tool = "shell:exec",
       .stream = aio_follow, .in_name = "ShellExecRequest", .out_name = "ShellCommandResult", .flags = AIO_LONG,
-      .cut = "output is cut: truncate leaves 30000 characters of it, and without it the settings output.head and "
-             "output.tail apply; output_bytes is its whole size" },
+      .cut = "output is cut: truncate leaves 30000 characters of it, and without it LIMIT_CONSOLE_OUTPUT (512 KiB) "
+             "applies; output_bytes is its whole size" },
     { "POST", "/v1/shell/view", "shell", "view", "What was run in a session", .tool = "shell:view",
       .stream = aio_follow, .in_name = "ShellViewRequest", .out_name = "ShellViewResult",
-      .cut = "output is cut: of each command, the settings output.head and output.tail apply" },
+      .cut = "output is cut: of each command LIMIT_CONSOLE_OUTPUT (512 KiB) is kept, its beginning and its end" },
     { "POST", "/v1/shell/wait", "shell", "wait_for_process", "Wait for the last command", .tool = "shell:wait",
       .in_name = "ShellWaitRequest", .out_name = "ShellWaitResult", .flags = AIO_LONG },
     { "POST", "/v1/shell/write", "shell", "write_to_process", "Type into a session", .tool = "shell:type",

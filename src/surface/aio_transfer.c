@@ -2,6 +2,7 @@
 #include <errno.h>
 
 #include "base/limits.h"
+#include "base/path.h"
 #include "surface/aio.h"
 #include "surface/transfer.h"
 
@@ -61,7 +62,7 @@ struct download_in {
     struct str path, change_policy;
 };
 static const struct field download_in[] = {
-    FIELD(STR, struct download_in, path, "file", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct download_in, path, "file", .required = true, .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct download_in, change_policy, "if the file changes meanwhile", .def_str = "ignore",
           .choices = "ignore|abort"),
     { 0 },
@@ -87,7 +88,8 @@ static void download(struct web *w)
 
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
-    jw_kstr(&j, "path", in->path);
+    jw_key(&j, "path");
+    jw_path(&j, in->path);
     jw_kstr(&j, "on_change", in->change_policy);
     transfer_range(w, &j);
     jw_obj_end(&j);
@@ -132,8 +134,10 @@ static void tree(struct web *w)
 
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
-    if (path.p)
-        jw_kstr(&j, "path", path);
+    if (path.p) {
+        jw_key(&j, "path");
+        jw_given_path(&j, path);
+    }
     if (in && links.p)
         jw_kstr(&j, "links", links);
     jw_obj_end(&j);

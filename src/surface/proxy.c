@@ -266,15 +266,25 @@ static bool cookie_ok(const struct proxy *p, struct str value)
     return true;
 }
 
-/* A redirect to the server's own root stays behind our prefix. */
+static bool begins(struct str s, struct str with)
+{
+    return s.n >= with.n && memcmp(s.p, with.p, with.n) == 0;
+}
+
+/* A redirect within the server, also one that spells out the host that we called it by, stays behind our prefix; one
+ * that was put there by the server itself is left as it is. */
 static struct str location(struct proxy *p, struct str value, struct str base, const struct place *at)
 {
-    bool rooted = value.n && value.p[0] == '/' && !(value.n > 1 && value.p[1] == '/');
-    struct str prefix = at->app && at->app->keeps_prefix ? STR("") : at->prefix;
+    struct str own = str_of(arena_printf(&p->arena, "http://localhost:%.*s/", STR_ARG(at->port)));
+    bool keeps = at->form != BY_PATH || (at->app && at->app->keeps_prefix);
+    struct str prefix = str_of(
+        arena_printf(&p->arena, "%.*s%.*s", STR_ARG(base), keeps ? 0 : (int)at->prefix.n, keeps ? "" : at->prefix.p));
 
-    if (p->form != BY_PATH || !rooted)
+    if (at->port.n && begins(value, own))
+        value = (struct str){ value.p + own.n - 1, value.n - own.n + 1 };
+    if (at->form == BY_HOST || !begins(value, STR("/")) || begins(value, STR("//")) || begins(value, prefix))
         return value;
-    return str_of(arena_printf(&p->arena, "%.*s%.*s%.*s", STR_ARG(base), STR_ARG(prefix), STR_ARG(value)));
+    return str_of(arena_printf(&p->arena, "%.*s%.*s", STR_ARG(prefix), STR_ARG(value)));
 }
 
 static void begin_answer(struct proxy *p, const struct answer *x)
@@ -488,12 +498,26 @@ static void dial(struct proxy *p)
         fail(p, e.code == ERR_BUSY ? 429 : 503, e.code, e.msg);
 }
 
+/* The links of a page are relative to the last slash of its path: without one behind the port they lead elsewhere. */
+static bool adds_slash(struct web *w, const struct place *at)
+{
+    const struct http_request *r = w->http;
+    bool looks = str_is(r->method, "GET") || str_is(r->method, "HEAD");
+
+    if (at->form != BY_PATH || !at->port.n || !looks || http_header(r, "upgrade").n || begins(at->target, STR("/")))
+        return false;
+    const char *to = arena_printf(r->arena, "%.*s/%.*s", STR_ARG(at->port), STR_ARG(at->target));
+    struct pair headers[] = { { STR("Location"), str_of(to) } };
+    http_reply_headers(w->http, 308, headers, ARRAY_LEN(headers), STR(""));
+    return true;
+}
+
 static void with_box(struct web *w, struct box *b)
 {
     struct place at;
 
     (void)place_find(w, &at);
-    if (app_leads_on(w, b, &at))
+    if (app_leads_on(w, b, &at) || adds_slash(w, &at))
         return;
     struct proxy *p = calloc(1, sizeof *p);
     if (!p)

@@ -8,12 +8,13 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "base/log.h"
+#include "base/path.h"
 #include "http/multipart.h"
 #include "session/secret_stream.h"
 #include "surface/plug.h"
 #include "wire/frame.h"
 
-enum { WAITING_MAX = 512 * KiB };
+enum { WAITING_MAX = 512 * KiB, ETAGS_MAX = 100 };
 
 /* One of these per request. It ends when the call is over and, on the way out, the stream was read to its end. */
 struct transfer {
@@ -125,7 +126,7 @@ static void on_plug_room(void *arg)
 {
     struct transfer *t = arg;
 
-    if (t->body)
+    if (t->body && !t->sent) /* else it is not room that the rest of a form waits for */
         http_body_resume(t->body);
 }
 static void on_plug_broken(void *arg)
@@ -250,7 +251,6 @@ static void begin_file(struct transfer *t, const struct wire_file *f)
     struct tm tm;
 
     strftime(when, sizeof when, "%a, %d %b %Y %H:%M:%S GMT", gmtime_r(&seconds, &tm));
-    bool part = f->length != f->size && !f->unchanged;
     const char *range = f->unsatisfiable ? arena_printf(a, "bytes */%lld", (long long)f->size)
                                          : arena_printf(a, "bytes %lld-%lld/%lld", (long long)f->offset,
                                                         (long long)(f->offset + f->length - 1), (long long)f->size);
@@ -261,10 +261,10 @@ static void begin_file(struct transfer *t, const struct wire_file *f)
                               { STR("Cache-Control"), STR("private, no-cache") },
                               SAFE_HEADERS,
                               { STR("Content-Range"), str_of(range) } };
-    bool ranged = f->unsatisfiable || part;
+    bool ranged = f->unsatisfiable || f->part;
     begin(t, &(struct http_stream_opts){ .status = f->unchanged       ? 304
                                                    : f->unsatisfiable ? 416
-                                                   : part             ? 206
+                                                   : f->part          ? 206
                                                                       : 200,
                                          .content_type = "application/octet-stream",
                                          .headers = headers,
@@ -375,18 +375,20 @@ void transfer_out(struct web *w, struct box *b, const struct transfer_ask *ask, 
     start(t, b, ask, on_out_done, on_out_stream);
 }
 
+static const int64_t FAR = 1000000000000000; /* behind the end of any file */
+
 static bool number(struct str s, int64_t *ret)
 {
     int64_t v = 0;
 
-    if (!s.n || s.n > 15)
+    if (!s.n)
         return false;
     for (size_t i = 0; i < s.n; i++) {
         if (s.p[i] < '0' || s.p[i] > '9')
             return false;
-        v = v * 10 + (s.p[i] - '0');
+        v = v < FAR ? v * 10 + (s.p[i] - '0') : FAR;
     }
-    *ret = v;
+    *ret = v < FAR ? v : FAR;
     return true;
 }
 
@@ -399,14 +401,31 @@ static struct str bare_etag(struct str s)
     return s;
 }
 
+static void put_etags(struct jw *j, struct str list)
+{
+    jw_key(j, "unless_etag");
+    jw_arr(j);
+    for (int i = 0; list.n && i < ETAGS_MAX; i++) {
+        const char *comma = memchr(list.p, ',', list.n);
+        struct str tag = { list.p, comma ? (size_t)(comma - list.p) : list.n };
+        list = (struct str){ tag.p + tag.n + (comma != NULL), list.n - tag.n - (comma != NULL) };
+        while (tag.n && tag.p[0] == ' ')
+            tag = (struct str){ tag.p + 1, tag.n - 1 };
+        while (tag.n && tag.p[tag.n - 1] == ' ')
+            tag.n--;
+        jw_str(j, bare_etag(tag));
+    }
+    jw_arr_end(j);
+}
+
 void transfer_range(const struct web *w, struct jw *j)
 {
     struct str range = http_header(w->http, "range"), none = http_header(w->http, "if-none-match"),
                if_range = http_header(w->http, "if-range");
     int64_t first, last;
 
-    if (none.n && none.n < 200)
-        jw_kstr(j, "unless_etag", bare_etag(none));
+    if (none.n)
+        put_etags(j, none);
     if (str_is(w->http->method, "HEAD"))
         jw_kbool(j, "only_head", true);
     if (range.n < 7 || memcmp(range.p, "bytes=", 6) != 0 || memchr(range.p, ',', range.n))
@@ -417,11 +436,11 @@ void transfer_range(const struct web *w, struct jw *j)
         return;
     struct str from = { range.p, (size_t)(dash - range.p) }, to = { dash + 1, range.n - from.n - 1 };
     if (!from.n && number(to, &last)) {
-        jw_kint(j, "offset", last ? -last : 999999999999999);
+        jw_kint(j, "offset", last ? -last : FAR);
     } else if (number(from, &first) && (!to.n || (number(to, &last) && last >= first))) {
         jw_kint(j, "offset", first);
         if (to.n)
-            jw_kint(j, "length", last - first + 1);
+            jw_kint(j, "length", last < FAR ? last - first + 1 : FAR);
     } else {
         return;
     }
@@ -431,6 +450,12 @@ void transfer_range(const struct web *w, struct jw *j)
 
 /* --- forms --- */
 
+static void put_path(struct jw *j, const char *key, struct str given)
+{
+    jw_key(j, key);
+    jw_given_path(j, given);
+}
+
 struct form {
     struct transfer *transfer;
     struct box_name {
@@ -439,12 +464,12 @@ struct form {
     struct multipart parser;
     struct buf path, filename;
     enum { PART_NONE, PART_FILE, PART_PATH, PART_OTHER } part;
-    bool have_file, file_done, have_path, in_tmp;
+    bool have_file, have_path, in_tmp;
     bool waits; /* the file is there under its temporary name, and goes when the form does */
     struct tenant *tenant;
     void (*wrong)(struct web *w, const char *field, const char *why);
     char temporary[64];
-    const struct call *result; /* while it is being told */
+    bool *gone; /* for on_form, under which it may be answered and freed */
 };
 
 struct leftover {
@@ -487,6 +512,8 @@ static void form_free(struct form *f)
 {
     if (f->waits)
         form_remove_file(f);
+    if (f->gone)
+        *f->gone = true;
     buf_done(&f->path);
     buf_done(&f->filename);
     f->transfer->form = NULL;
@@ -539,9 +566,10 @@ static void form_move(struct form *f)
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
     jw_kz(&j, "source", f->temporary);
-    jw_kstr(&j, "destination", f->have_path ? buf_view(&f->path) : STR("/tmp/"));
-    jw_kz(&j, "name", form_name(f, w->http->arena));
+    put_path(&j, "destination", f->have_path ? buf_view(&f->path) : STR("/tmp/"));
+    put_path(&j, "name", str_of(form_name(f, w->http->arena)));
     jw_kbool(&j, "overwrite", true);
+    jw_kbool(&j, "into", true);
     jw_obj_end(&j);
     struct str copy = arena_copy(w->http->arena, buf_view(&text));
     buf_done(&text);
@@ -609,22 +637,22 @@ static void form_begin_file(struct form *f)
     struct jw j = { .out = &text };
     char uuid[37];
 
-    f->have_file = true;
     if (!b) {
         form_wrong(f, "file", "the box is gone");
         return;
     }
+    f->have_file = true;
     f->in_tmp = !f->have_path;
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
     if (f->have_path) {
-        jw_kstr(&j, "path", buf_view(&f->path));
+        put_path(&j, "path", buf_view(&f->path));
     } else {
         web_uuid(uuid);
         snprintf(f->temporary, sizeof f->temporary, "/tmp/.form-%s", uuid);
         jw_kz(&j, "path", f->temporary);
     }
-    jw_kz(&j, "name", form_name(f, w->http->arena));
+    put_path(&j, "name", str_of(form_name(f, w->http->arena)));
     jw_obj_end(&j);
     struct transfer_ask ask = { .tool = "file:upload", .params = buf_view(&text) };
     start(f->transfer, b, &ask, on_form_file, on_form_stream);
@@ -676,7 +704,7 @@ static bool form_step(struct form *f, struct str data, size_t *ret_used)
             f->have_path = f->path.n > 0;
         if (f->part == PART_FILE && t->plug) {
             plug_end(t->plug);
-            f->file_done = true;
+            t->sent = true;
             if (f->in_tmp)
                 http_body_pause(t->body); /* what follows decides where it goes, once it is there */
         }
@@ -692,21 +720,24 @@ static size_t on_form(void *arg, struct str data, bool last)
 {
     struct form *f = arg;
     struct transfer *t = f->transfer;
-    struct http_body *body = t->body;
+    bool gone = false, more = true;
     size_t used = 0, n;
 
-    while (form_step(f, (struct str){ data.p + used, data.n - used }, &n)) {
+    f->gone = &gone;
+    while (more) {
+        more = form_step(f, (struct str){ data.p + used, data.n - used }, &n);
+        if (gone)
+            return 0;
         used += n;
-        if (f->part == PART_NONE && f->file_done && f->in_tmp && !t->over)
-            return used; /* paused */
+        more = more && !(t->sent && f->in_tmp && !t->over); /* else it is paused */
     }
-    if (!t->body && body) /* it was dropped: answered */
+    f->gone = NULL;
+    if (!t->body) /* it was dropped: answered */
         return 0;
-    used += n;
     if (!last || used < data.n)
         return used;
     t->body = NULL;
-    if (!f->have_file || !f->file_done) {
+    if (!t->sent) {
         form_wrong(f, "file", f->have_file ? "file: the form ends in the middle of it" : "file: field required");
         return used;
     }
@@ -718,11 +749,9 @@ static size_t on_form(void *arg, struct str data, bool last)
 static void on_form_failed(void *arg)
 {
     struct form *f = arg;
-    struct transfer *t = f->transfer;
 
-    t->body = NULL;
+    f->transfer->body = NULL;
     form_wrong(f, "file", "the form did not arrive whole");
-    (void)t;
 }
 static const struct http_body_handler form_handler = { .take = on_form, .failed = on_form_failed };
 
@@ -792,7 +821,9 @@ static void ask_box(struct web *w, struct box *b)
 
     buf_init(&text, 64 * KiB);
     jw_obj(&j);
-    add_query(w, &j, "path");
+    struct str path = http_query(w->http, "path");
+    if (path.p)
+        put_path(&j, "path", path);
     if (in && !tree)
         add_query(w, &j, "mode");
     if (in && tree)

@@ -27,7 +27,7 @@ static const struct field run_fields[] = {
           "what the command reads; without it, a command that reads is reported as "
           "waiting_for_input",
           .max = LIMIT_FILE_IO),
-    FIELD(STR, struct run_params, cwd, "directory for this command only", .max = LIMIT_PATH),
+    FIELD(STR, struct run_params, cwd, "directory for this command only", .max = LIMIT_PATH, .path = true),
     FIELD(PAIRS, struct run_params, env, "variables for this command only", .max = 1024),
     { 0 },
 };
@@ -55,7 +55,7 @@ static const struct field run_result_fields[] = {
     FIELD(STR, struct run_result, stderr, "the same", .always = true),
     FIELD(INT, struct run_result, exit_code, "absent while the command goes on; 124: timed out", .def = FIELD_ABSENT),
     FIELD(INT, struct run_result, return_code, "the same number", .def = FIELD_ABSENT),
-    FIELD(STR, struct run_result, cwd, "directory of the shell afterwards"),
+    FIELD(STR, struct run_result, cwd, "directory of the shell afterwards", .path = true),
     FIELD(STR, struct run_result, status, "completed, waiting_for_input, timeout or running"),
     FIELD(STR, struct run_result, prompt, "waiting_for_input: last line of the output"),
     FIELD(STR, struct run_result, signal, "name of the signal that ended the command"),
@@ -77,7 +77,7 @@ struct start_params {
 static const struct field start_fields[] = {
     FIELD(STR, struct start_params, command, "what bash executes in the background", .required = true,
           .max = 128 * KiB),
-    FIELD(STR, struct start_params, cwd, "directory; relative to /home/gem", .max = LIMIT_PATH),
+    FIELD(STR, struct start_params, cwd, "directory; relative to /home/gem", .max = LIMIT_PATH, .path = true),
     FIELD(PAIRS, struct start_params, env, "more variables", .max = 1024),
     { 0 },
 };
@@ -157,7 +157,7 @@ static const struct field shell_row_fields[] = {
     FIELD(STR, struct shell_row, session, "name of the shell", .always = true),
     FIELD(STR, struct shell_row, status, "down, idle, running, waiting_for_input or ending"),
     FIELD(STR, struct shell_row, command, "beginning of the command under way"),
-    FIELD(STR, struct shell_row, cwd, "directory"),
+    FIELD(STR, struct shell_row, cwd, "directory", .path = true),
     FIELD(INT, struct shell_row, pid, "process id in the box"),
     { 0 },
 };

@@ -30,7 +30,7 @@ static const struct field execute_fields[] = {
           "python, javascript, bash: a context of that name, which keeps its variables; without it, a fresh process",
           .alias = "session_id", .max = LIMIT_SESSION_NAME),
     FIELD(STR, struct execute_params, cwd, "directory; /home/gem unless it is named. In a session it lasts",
-          .max = LIMIT_PATH),
+          .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct execute_params, version, "javascript: of Node.js, 20 or node20; an error if there is no such one",
           .max = 32),
     FIELD(PAIRS, struct execute_params, files, "written before it runs, by name; relative to cwd", .max = 256),
@@ -77,7 +77,7 @@ struct program_params {
 static const struct field program_fields[] = {
     FIELD(STRS, struct program_params, argv, "the program and its arguments, as they are: no shell reads them",
           .required = true, .max = ARGS_MAX),
-    FIELD(STR, struct program_params, cwd, "directory; relative to /home/gem", .max = LIMIT_PATH),
+    FIELD(STR, struct program_params, cwd, "directory; relative to /home/gem", .max = LIMIT_PATH, .path = true),
     FIELD(PAIRS, struct program_params, env, "more variables", .max = 1024),
     FIELD(STR, struct program_params, stdin, "what it reads", .max = LIMIT_FILE_IO),
     FIELD(NUM, struct program_params, timeout, "seconds after which it is ended, with all that it started", .min = 0,
@@ -91,7 +91,8 @@ static const struct field text_result_fields[] = {
 };
 
 static const struct field read_fields[] = {
-    FIELD(STR, struct read_params, file_path, "file; relative to /home/gem", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct read_params, file_path, "file; relative to /home/gem", .required = true, .max = LIMIT_PATH,
+          .path = true),
     FIELD(INT, struct read_params, offset, "first line, from 1", .def = 1, .min = 1, .max = 1e15),
     FIELD(INT, struct read_params, limit, "so many lines", .def = READ_LINES, .min = 1, .max = 1e15),
     { 0 },
@@ -101,13 +102,14 @@ static const struct field glob_fields[] = {
     FIELD(STR, struct glob_params, pattern, "*, ?, [a-z], {a,b}; ** is any number of directories", .required = true,
           .max = LIMIT_PATH),
     FIELD(STR, struct glob_params, path, "directory in which to search; relative to /home/gem", .def_str = ".",
-          .max = LIMIT_PATH),
+          .max = LIMIT_PATH, .path = true),
     { 0 },
 };
 
 static const struct field grep_fields[] = {
     FIELD(STR, struct grep_params, pattern, "regular expression as grep knows it", .required = true, .max = 64 * KiB),
-    FIELD(STR, struct grep_params, path, "file or directory; relative to /home/gem", .def_str = ".", .max = LIMIT_PATH),
+    FIELD(STR, struct grep_params, path, "file or directory; relative to /home/gem", .def_str = ".", .max = LIMIT_PATH,
+          .path = true),
     FIELD(STR, struct grep_params, glob, "only files whose name matches", .max = LIMIT_PATH),
     { 0 },
 };
@@ -162,7 +164,7 @@ static const struct field open_fields[] = {
     FIELD(STR, struct open_params, session, "its name", .required = true, .alias = "session_id",
           .max = LIMIT_SESSION_NAME),
     FIELD(STR, struct open_params, language, "of the context", .def_str = "python", .choices = "python|javascript"),
-    FIELD(STR, struct open_params, cwd, "its directory; /home/gem unless it is named", .max = LIMIT_PATH),
+    FIELD(STR, struct open_params, cwd, "its directory; /home/gem unless it is named", .max = LIMIT_PATH, .path = true),
     FIELD(NUM, struct open_params, max_idle, "seconds without a call after which it ends; 0: never", .min = 0,
           .max = 7 * 86400),
     FIELD(STR, struct open_params, version, "javascript: of Node.js, 20 or node20; an error if there is no such one",
@@ -176,7 +178,7 @@ static const struct field open_fields[] = {
 static const struct field open_result_fields[] = {
     FIELD(STR, struct open_result, session, "its name"),
     FIELD(STR, struct open_result, language, "of the context"),
-    FIELD(STR, struct open_result, cwd, "its directory"),
+    FIELD(STR, struct open_result, cwd, "its directory", .path = true),
     FIELD(BOOL, struct open_result, created, "it was not there before"),
     FIELD(NUM, struct open_result, created_at, "seconds since 1970"),
     FIELD(INT, struct open_result, max_idle, "seconds without a call after which it ends; 0: never"),
@@ -205,11 +207,12 @@ static const struct field count_result_fields[] = {
 static const struct field carry_fields[] = {
     FIELD(STR, struct carry_params, session, "a Python context", .required = true, .alias = "session_id",
           .max = LIMIT_SESSION_NAME),
-    FIELD(STR, struct carry_params, path, "file; relative to /home/gem", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct carry_params, path, "file; relative to /home/gem", .required = true, .max = LIMIT_PATH,
+          .path = true),
     { 0 },
 };
 static const struct field carry_result_fields[] = {
-    FIELD(STR, struct carry_result, path, "the file"),
+    FIELD(STR, struct carry_result, path, "the file", .path = true),
     FIELD(INT, struct carry_result, bytes, "its size"),
     FIELD(STRS, struct carry_result, lost, "names that are not in it, or could not be made again", .always = true),
     { 0 },
@@ -217,7 +220,7 @@ static const struct field carry_result_fields[] = {
 static const struct field context_row_fields[] = {
     FIELD(STR, struct context_row, session, "its name"),
     FIELD(STR, struct context_row, language, "python or javascript"),
-    FIELD(STR, struct context_row, cwd, "the directory that a call named last, or in which it was made"),
+    FIELD(STR, struct context_row, cwd, "the directory that a call named last, or in which it was made", .path = true),
     FIELD(STR, struct context_row, status, "idle or busy"),
     FIELD(NUM, struct context_row, created_at, "seconds since 1970"),
     FIELD(NUM, struct context_row, last_used, "seconds since 1970"),
@@ -232,7 +235,8 @@ static const struct field contexts_result_fields[] = {
 };
 
 static const struct field edit_fields[] = {
-    FIELD(STR, struct edit_params, file_path, "file; relative to /home/gem", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct edit_params, file_path, "file; relative to /home/gem", .required = true, .max = LIMIT_PATH,
+          .path = true),
     FIELD(STR, struct edit_params, old_string, "text that occurs exactly once", .required = true, .max = LIMIT_FILE_IO),
     FIELD(STR, struct edit_params, new_string, "its replacement", .required = true, .max = LIMIT_FILE_IO),
     FIELD(BOOL, struct edit_params, replace_all, "replace every occurrence"),
@@ -240,7 +244,8 @@ static const struct field edit_fields[] = {
 };
 
 static const struct field write_fields[] = {
-    FIELD(STR, struct write_params, file_path, "file; relative to /home/gem", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct write_params, file_path, "file; relative to /home/gem", .required = true, .max = LIMIT_PATH,
+          .path = true),
     FIELD(STR, struct write_params, content, "its whole content", .required = true, .max = LIMIT_FILE_IO),
     { 0 },
 };

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
@@ -25,14 +24,16 @@ struct launch_params {
 static const struct field launch_fields[] = {
     FIELD(STR, struct launch_params, session_id, "the session; one that does not exist is made", .max = 128),
     FIELD(STR, struct launch_params, command, "what bash executes", .required = true, .max = COMMAND_MAX),
-    FIELD(STR, struct launch_params, exec_dir, "directory, also of later commands of the session", .max = LIMIT_PATH),
+    FIELD(STR, struct launch_params, exec_dir, "directory, also of later commands of the session", .max = LIMIT_PATH,
+          .path = true),
     FIELD(PAIRS, struct launch_params, env, "variables for this command", .max = 1024),
     FIELD(BOOL, struct launch_params, async_mode, "do not wait for it"),
     FIELD(NUM, struct launch_params, timeout, "seconds to wait; then the answer is running, and it goes on", .min = 0,
           .max = WAIT_MAX_S),
     FIELD(NUM, struct launch_params, hard_timeout, "seconds after which it is killed", .min = 0, .max = WAIT_MAX_S),
-    FIELD(INT, struct launch_params, max_output_length, "bytes of each stream in the answer; 0: no limit of its own",
-          .def = OUTPUT_DEFAULT, .min = 0, .max = LIMIT_OUTPUT_KEPT),
+    FIELD(INT, struct launch_params, max_output_length,
+          "characters of each stream in the answer; 0: no limit of its own", .def = OUTPUT_DEFAULT, .min = 0,
+          .max = LIMIT_OUTPUT_KEPT),
     { 0 },
 };
 struct launch_result {
@@ -125,7 +126,7 @@ struct session_row {
 static const struct field session_fields[] = {
     FIELD(STR, struct session_row, session_id, "its name", .required = true),
     FIELD(STR, struct session_row, status, "ready or closed", .required = true),
-    FIELD(STR, struct session_row, working_dir, "where commands begin", .required = true),
+    FIELD(STR, struct session_row, working_dir, "where commands begin", .required = true, .path = true),
     FIELD(NUM, struct session_row, created_at, "seconds since 1970", .required = true),
     FIELD(NUM, struct session_row, last_used_at, "the same", .required = true),
     FIELD(STR, struct session_row, current_command, "under way", .nullable = true),
@@ -137,8 +138,9 @@ struct begin_params {
 };
 static const struct field begin_fields[] = {
     FIELD(STR, struct begin_params, session_id, "its name; one that exists is returned as it is", .max = 128),
-    FIELD(STR, struct begin_params, exec_dir, "where commands begin", .max = LIMIT_PATH),
-    FIELD(STR, struct begin_params, snapshot_path, "a file that bash sources before each command", .max = LIMIT_PATH),
+    FIELD(STR, struct begin_params, exec_dir, "where commands begin", .max = LIMIT_PATH, .path = true),
+    FIELD(STR, struct begin_params, snapshot_path, "a file that bash sources before each command", .max = LIMIT_PATH,
+          .path = true),
     { 0 },
 };
 struct end_params {
@@ -163,6 +165,7 @@ static const struct field list_result_fields[] = {
 #include "init/init.h"
 #include "init/runs.h"
 #include "init/task.h"
+#include "tool/ends.h"
 
 struct following { /* a task's state */
     const void *params;
@@ -226,27 +229,24 @@ static void on_cancel(struct task *t)
     task_fail(t, OUTCOME_KILLED, &e);
 }
 
-/* The beginning and the end of a stream, cut between characters. */
 static struct str both_ends(struct task *t, const struct spool *s, int64_t max, int64_t *dropped)
 {
-    int64_t from = 0;
+    int64_t all =
+        max == 0 || max > LIMIT_OUTPUT_KEPT / 4 ? LIMIT_OUTPUT_KEPT : max * 4; /* bytes of so many characters */
+    int64_t from = 0, at = s->total - all / 2;
 
-    if (max == 0 || max > LIMIT_OUTPUT_KEPT)
+    if (max == 0)
         max = LIMIT_OUTPUT_KEPT;
-    if (s->total <= max)
-        return spool_read(s, &from, (size_t)max, &t->arena);
-    struct str head = spool_read(s, &from, (size_t)(max / 2), &t->arena);
-    int64_t at = s->total - max / 2;
-    struct str tail = spool_read(s, &at, (size_t)(max / 2), &t->arena);
-    while (head.n && ((unsigned char)head.p[head.n - 1] & 0xC0) == 0x80)
-        head.n--;
-    while (tail.n && ((unsigned char)tail.p[0] & 0xC0) == 0x80) {
-        tail.p++;
-        tail.n--;
-    }
-    *dropped += s->total - max;
-    return str_of(arena_printf(&t->arena, "%.*s\n[... %lld bytes omitted ...]\n%.*s", STR_ARG(head),
-                               (long long)(s->total - max), STR_ARG(tail)));
+    if (s->total <= all)
+        return ends_of(&t->arena, spool_read(s, &from, (size_t)all, &t->arena), (size_t)max, dropped);
+    struct str head = spool_read(s, &from, (size_t)(all / 2), &t->arena);
+    struct str tail = spool_read(s, &at, (size_t)(all / 2), &t->arena);
+    head.n = ends_first(head, (size_t)(max - max / 2));
+    size_t n = ends_last(tail, (size_t)(max / 2));
+    tail = (struct str){ tail.p + tail.n - n, n };
+    int64_t omitted = s->total - (int64_t)(head.n + tail.n);
+    *dropped += omitted;
+    return ends_join(&t->arena, head, omitted, tail);
 }
 
 static void finish_launch(void *arg, struct job *j)
@@ -294,14 +294,17 @@ static int check_env(const struct pairs *env, struct err *e)
 
 static int set_dir(struct task *t, struct run_session *s, struct str dir, struct err *e)
 {
-    struct stat st;
-
+    if (!dir.n && init_check_dir(t->init, s->cwd) < 0)
+        return err_set(e, ERR_INVALID, "exec_dir: the session's directory is gone: %s; name another", s->cwd);
     if (!dir.n)
         return 0;
     const char *z =
         dir.p[0] == '/' ? arena_z(&t->arena, dir) : arena_printf(&t->arena, "%s/%.*s", s->cwd, STR_ARG(dir));
-    if (memchr(dir.p, 0, dir.n) || stat(z, &st) < 0 || !S_ISDIR(st.st_mode))
+    int r = memchr(dir.p, 0, dir.n) ? -ENOENT : init_check_dir(t->init, z);
+    if (r == -ENOENT)
         return err_set(e, ERR_INVALID, "exec_dir: Directory does not exist: %.*s", STR_ARG(dir));
+    if (r < 0)
+        return err_set(e, ERR_INVALID, "exec_dir: %.*s: %s", STR_ARG(dir), strerror(-r));
     run_session_set(&s->cwd, str_of(z));
     return 0;
 }

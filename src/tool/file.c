@@ -9,16 +9,16 @@
 enum { LIST_DEFAULT = 2000, GREP_DEFAULT = 1000, CONTEXT_MAX = 1000 };
 
 #define PATH_FIELD(type, help)                                                                                         \
-    FIELD(STR, type, path, help "; relative to /home/gem", .required = true, .max = LIMIT_PATH)
+    FIELD(STR, type, path, help "; relative to /home/gem", .required = true, .max = LIMIT_PATH, .path = true)
 
 static const struct field row_fields[] = {
-    FIELD(STR, struct file_row, name, "last part of the path"),
-    FIELD(STR, struct file_row, path, "absolute path"),
+    FIELD(STR, struct file_row, name, "last part of the path", .path = true),
+    FIELD(STR, struct file_row, path, "absolute path", .path = true),
     FIELD(STR, struct file_row, type, "file, directory, symlink, fifo, socket, device"),
     FIELD(INT, struct file_row, size, "bytes"),
     FIELD(STR, struct file_row, mode, "permissions in octal"),
     FIELD(NUM, struct file_row, mtime, "last change, seconds since 1970"),
-    FIELD(STR, struct file_row, target, "of a symlink"),
+    FIELD(STR, struct file_row, target, "of a symlink", .path = true),
     { 0 },
 };
 
@@ -34,7 +34,7 @@ static const struct field read_fields[] = {
 static const struct field read_result_fields[] = {
     FIELD(STR, struct file_read_result, content, "the text, or base64 of the bytes", .always = true),
     FIELD(STR, struct file_read_result, encoding, "utf-8 or base64"),
-    FIELD(STR, struct file_read_result, path, "absolute path"),
+    FIELD(STR, struct file_read_result, path, "absolute path", .path = true),
     FIELD(INT, struct file_read_result, size, "bytes of the whole file"),
     FIELD(INT, struct file_read_result, lines, "lines of the whole file; absent if it is too large to count"),
     FIELD(BOOL, struct file_read_result, truncated, "content is only a part of the file"),
@@ -53,14 +53,15 @@ static const struct field write_fields[] = {
     { 0 },
 };
 static const struct field write_result_fields[] = {
-    FIELD(STR, struct file_write_result, path, "absolute path"),
+    FIELD(STR, struct file_write_result, path, "absolute path", .path = true),
     FIELD(INT, struct file_write_result, bytes, "written"),
     FIELD(BOOL, struct file_write_result, created, "the file did not exist before"),
     { 0 },
 };
 
 static const struct field list_fields[] = {
-    FIELD(STR, struct file_list_params, path, "directory; relative to /home/gem", .def_str = ".", .max = LIMIT_PATH),
+    FIELD(STR, struct file_list_params, path, "directory; relative to /home/gem", .def_str = ".", .max = LIMIT_PATH,
+          .path = true),
     FIELD(BOOL, struct file_list_params, recursive, "go into directories"),
     FIELD(BOOL, struct file_list_params, hidden, "also names that begin with a dot"),
     FIELD(INT, struct file_list_params, max_entries, "stop after so many", .def = LIST_DEFAULT, .min = 1,
@@ -73,7 +74,7 @@ static const struct field list_fields[] = {
     { 0 },
 };
 static const struct field list_result_fields[] = {
-    FIELD(STR, struct file_list_result, path, "absolute path"),
+    FIELD(STR, struct file_list_result, path, "absolute path", .path = true),
     FIELD(ROWS, struct file_list_result, entries, "sorted by path", .always = true, .rows = row_fields,
           .row_size = sizeof(struct file_row)),
     FIELD(BOOL, struct file_list_result, truncated, "there are more than max_entries, or LIMIT_TREE_DEPTH was reached"),
@@ -86,7 +87,7 @@ static const struct field stat_fields[] = {
     { 0 },
 };
 static const struct field stat_result_fields[] = {
-    FIELD(STR, struct file_stat_result, path, "absolute path"),
+    FIELD(STR, struct file_stat_result, path, "absolute path", .path = true),
     FIELD(STR, struct file_stat_result, type, "file, directory, symlink, fifo, socket, device"),
     FIELD(INT, struct file_stat_result, size, "bytes"),
     FIELD(STR, struct file_stat_result, mode, "permissions in octal"),
@@ -97,7 +98,7 @@ static const struct field stat_result_fields[] = {
     FIELD(NUM, struct file_stat_result, mtime, "last change of the content, seconds since 1970"),
     FIELD(NUM, struct file_stat_result, atime, "last access"),
     FIELD(NUM, struct file_stat_result, ctime, "last change of the inode"),
-    FIELD(STR, struct file_stat_result, target, "if path is a symlink: what it contains"),
+    FIELD(STR, struct file_stat_result, target, "if path is a symlink: what it contains", .path = true),
     { 0 },
 };
 
@@ -106,7 +107,7 @@ static const struct field exists_fields[] = {
     { 0 },
 };
 static const struct field exists_result_fields[] = {
-    FIELD(STR, struct file_exists_result, path, "absolute path"),
+    FIELD(STR, struct file_exists_result, path, "absolute path", .path = true),
     FIELD(BOOL, struct file_exists_result, exists, "there is something; a symlink to nothing is nothing"),
     FIELD(STR, struct file_exists_result, type, "file, directory, fifo, socket, device"),
     { 0 },
@@ -119,22 +120,25 @@ static const struct field mkdir_fields[] = {
     { 0 },
 };
 static const struct field mkdir_result_fields[] = {
-    FIELD(STR, struct file_mkdir_result, path, "absolute path"),
+    FIELD(STR, struct file_mkdir_result, path, "absolute path", .path = true),
     FIELD(BOOL, struct file_mkdir_result, created, "it did not exist before"),
     { 0 },
 };
 
 #define TWO_PATHS                                                                                                      \
     FIELD(STR, struct file_move_params, source, "file or directory; relative to /home/gem", .required = true,          \
-          .max = LIMIT_PATH, .alias = "from"),                                                                         \
+          .max = LIMIT_PATH, .alias = "from", .path = true),                                                           \
         FIELD(STR, struct file_move_params, destination, "new path, or an existing directory to put it into",          \
-              .required = true, .max = LIMIT_PATH, .alias = "to"),                                                     \
+              .required = true, .max = LIMIT_PATH, .alias = "to", .path = true),                                       \
         FIELD(BOOL, struct file_move_params, overwrite, "replace a file that exists at the destination"),              \
         FIELD(BOOL, struct file_move_params, mkdir, "make missing parent directories", .def = true)
 
 static const struct field move_fields[] = {
     TWO_PATHS,
-    FIELD(STR, struct file_move_params, name, "if destination is a directory: what to call it there", .max = 255),
+    FIELD(STR, struct file_move_params, name, "if destination is a directory: what to call it there", .max = 255,
+          .path = true),
+    FIELD(BOOL, struct file_move_params, into,
+          "as a new content: links at the destination are followed, its mode stays"),
     { 0 },
 };
 static const struct field copy_fields[] = {
@@ -143,13 +147,13 @@ static const struct field copy_fields[] = {
     { 0 },
 };
 static const struct field move_result_fields[] = {
-    FIELD(STR, struct file_move_result, source, "absolute path"),
-    FIELD(STR, struct file_move_result, destination, "absolute path where it is now"),
+    FIELD(STR, struct file_move_result, source, "absolute path", .path = true),
+    FIELD(STR, struct file_move_result, destination, "absolute path where it is now", .path = true),
     { 0 },
 };
 static const struct field copy_result_fields[] = {
-    FIELD(STR, struct file_move_result, source, "absolute path"),
-    FIELD(STR, struct file_move_result, destination, "absolute path of the copy"),
+    FIELD(STR, struct file_move_result, source, "absolute path", .path = true),
+    FIELD(STR, struct file_move_result, destination, "absolute path of the copy", .path = true),
     FIELD(INT, struct file_move_result, files, "copied, symlinks included"),
     FIELD(INT, struct file_move_result, directories, "made or entered"),
     FIELD(INT, struct file_move_result, bytes, "copied"),
@@ -164,22 +168,22 @@ static const struct field delete_fields[] = {
     { 0 },
 };
 static const struct field delete_result_fields[] = {
-    FIELD(STR, struct file_delete_result, path, "absolute path"),
+    FIELD(STR, struct file_delete_result, path, "absolute path", .path = true),
     FIELD(INT, struct file_delete_result, deleted, "files and directories"),
     { 0 },
 };
 
 static const struct field glob_fields[] = {
     FIELD(STR, struct file_glob_params, pattern, "*, ?, [a-z], {a,b}; ** is any number of directories",
-          .required = true, .max = LIMIT_PATH),
+          .required = true, .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct file_glob_params, path, "directory in which to search; relative to /home/gem", .def_str = ".",
-          .max = LIMIT_PATH),
+          .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct file_glob_params, sort, "by what; mtime: newest first", .def_str = "name",
           .choices = "name|mtime|filename|size|type"),
     FIELD(BOOL, struct file_glob_params, reverse, "the other way round"),
     FIELD(BOOL, struct file_glob_params, files_only, "no directories"),
-    FIELD(STRS, struct file_glob_params, exclude, "patterns of names, or of paths below path, to leave out",
-          .max = 100),
+    FIELD(STRS, struct file_glob_params, exclude, "patterns of names, or of paths below path, to leave out", .max = 100,
+          .path = true),
     FIELD(BOOL, struct file_glob_params, hidden, "wildcards also match names that begin with a dot"),
     FIELD(INT, struct file_glob_params, max, "return so many", .def = LIST_DEFAULT, .min = 1,
           .max = LIMIT_LIST_ENTRIES),
@@ -187,8 +191,9 @@ static const struct field glob_fields[] = {
 };
 static const struct field find_fields[] = {
     FIELD(STR, struct file_find_params, path, "directory in which to search; relative to /home/gem", .def_str = ".",
-          .max = LIMIT_PATH),
-    FIELD(STR, struct file_find_params, name, "pattern of the last part of the path, such as *.c", .max = LIMIT_PATH),
+          .max = LIMIT_PATH, .path = true),
+    FIELD(STR, struct file_find_params, name, "pattern of the last part of the path, such as *.c", .max = LIMIT_PATH,
+          .path = true),
     FIELD(STR, struct file_find_params, type, "what to find", .def_str = "any",
           .choices = "any|file|directory|symlink"),
     FIELD(INT, struct file_find_params, max_depth, "1: only the directory itself", .def = LIMIT_TREE_DEPTH, .min = 1,
@@ -203,7 +208,7 @@ static const struct field find_fields[] = {
     { 0 },
 };
 static const struct field matches_fields[] = {
-    FIELD(STR, struct file_matches, path, "where the search began, as an absolute path"),
+    FIELD(STR, struct file_matches, path, "where the search began, as an absolute path", .path = true),
     FIELD(ROWS, struct file_matches, matches, "what was found", .always = true, .rows = row_fields,
           .row_size = sizeof(struct file_row)),
     FIELD(INT, struct file_matches, total, "how many were found"),
@@ -215,7 +220,7 @@ static const struct field grep_fields[] = {
     FIELD(STR, struct file_grep_params, pattern, "regular expression as ripgrep knows it", .required = true,
           .max = 64 * KiB),
     FIELD(STR, struct file_grep_params, path, "file or directory; relative to /home/gem", .def_str = ".",
-          .max = LIMIT_PATH),
+          .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct file_grep_params, glob, "only files whose path matches, such as *.py or !*.min.js",
           .max = LIMIT_PATH),
     FIELD(BOOL, struct file_grep_params, case_insensitive, "A is a"),
@@ -240,7 +245,7 @@ static const struct field grep_fields[] = {
     { 0 },
 };
 static const struct field grep_row_fields[] = {
-    FIELD(STR, struct file_grep_row, path, "absolute path"),
+    FIELD(STR, struct file_grep_row, path, "absolute path", .path = true),
     FIELD(INT, struct file_grep_row, line, "number of the line, from 1"),
     FIELD(INT, struct file_grep_row, column, "of the first match in the line, in bytes, from 1", .def = FIELD_ABSENT),
     FIELD(STR, struct file_grep_row, text, "the line; at most LIMIT_GREP_LINE bytes of it", .always = true),
@@ -273,7 +278,7 @@ static const struct field replace_fields[] = {
     { 0 },
 };
 static const struct field replace_result_fields[] = {
-    FIELD(STR, struct file_replace_result, path, "absolute path"),
+    FIELD(STR, struct file_replace_result, path, "absolute path", .path = true),
     FIELD(INT, struct file_replace_result, replacements, "made"),
     FIELD(INT, struct file_replace_result, found, "occurrences there were"),
     FIELD(INT, struct file_replace_result, size, "bytes of the file now"),
@@ -299,7 +304,7 @@ static const struct field edit_fields[] = {
     { 0 },
 };
 static const struct field edit_result_fields[] = {
-    FIELD(STR, struct file_edit_result, path, "absolute path"),
+    FIELD(STR, struct file_edit_result, path, "absolute path", .path = true),
     FIELD(STR, struct file_edit_result, command, "what was done"),
     FIELD(STR, struct file_edit_result, content,
           "the lines, or those around the change, with numbers; the names in a "
@@ -323,13 +328,14 @@ static const struct field edit_result_fields[] = {
 
 static const struct field upload_fields[] = {
     PATH_FIELD(struct file_upload_params, "file; a directory takes the file under `name`"),
-    FIELD(STR, struct file_upload_params, name, "if path is a directory: what to call the file in it", .max = 255),
+    FIELD(STR, struct file_upload_params, name, "if path is a directory: what to call the file in it", .max = 255,
+          .path = true),
     FIELD(STR, struct file_upload_params, mode, "permissions in octal, such as 755", .max = 5),
     FIELD(BOOL, struct file_upload_params, mkdir, "make missing parent directories", .def = true),
     { 0 },
 };
 static const struct field upload_result_fields[] = {
-    FIELD(STR, struct file_upload_result, path, "absolute path"),
+    FIELD(STR, struct file_upload_result, path, "absolute path", .path = true),
     FIELD(INT, struct file_upload_result, bytes, "written"),
     FIELD(STR, struct file_upload_result, sha256, "of them"),
     FIELD(BOOL, struct file_upload_result, created, "the file did not exist before"),
@@ -343,12 +349,13 @@ static const struct field download_fields[] = {
     FIELD(BOOL, struct file_download_params, only_head, "say what it is, but send nothing of it"),
     FIELD(STR, struct file_download_params, on_change, "if the file changes meanwhile", .def_str = "ignore",
           .choices = "ignore|abort"),
-    FIELD(STR, struct file_download_params, unless_etag, "send nothing if it is still this version", .max = 200),
+    FIELD(STRS, struct file_download_params, unless_etag, "send nothing if it is still one of these versions",
+          .max = 100),
     FIELD(STR, struct file_download_params, range_etag, "all of it, if it is not this version any more", .max = 200),
     { 0 },
 };
 static const struct field download_result_fields[] = {
-    FIELD(STR, struct file_download_result, path, "absolute path"),
+    FIELD(STR, struct file_download_result, path, "absolute path", .path = true),
     FIELD(INT, struct file_download_result, size, "of the whole file"),
     FIELD(INT, struct file_download_result, offset, "first byte that was sent"),
     FIELD(INT, struct file_download_result, bytes, "sent"),
@@ -367,7 +374,7 @@ static const struct field download_tar_fields[] = {
     { 0 },
 };
 static const struct field tar_result_fields[] = {
-    FIELD(STR, struct file_tar_result, path, "absolute path"),
+    FIELD(STR, struct file_tar_result, path, "absolute path", .path = true),
     FIELD(INT, struct file_tar_result, files, "hard links included"),
     FIELD(INT, struct file_tar_result, directories, "without the first"),
     FIELD(INT, struct file_tar_result, symlinks, ""),

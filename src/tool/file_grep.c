@@ -166,6 +166,7 @@ static void build_argv(struct hand *h, const struct file_grep_params *p, const c
     argv[n++] = "--with-filename";
     argv[n++] = "--null";
     argv[n++] = "--color=never";
+    argv[n++] = "--crlf";      /* "$" also matches before a carriage return */
     argv[n++] = "--sort=path"; /* the same call has the same answer */
     if (p->case_insensitive)
         argv[n++] = "--ignore-case";
@@ -228,10 +229,16 @@ static int run_rg(struct grepping *g, const struct file_grep_params *p, const ch
     const char *argv[ARGS_MAX];
     struct program_end end;
 
+    struct stat st;
+
+    /* Patterns of files with a slash are relative to where it runs. */
+    const char *slash = strrchr(path, '/');
+    bool is_dir = stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+    const char *cwd = is_dir || slash == path ? path : arena_printf(g->h->arena, "%.*s", (int)(slash - path), path);
     build_argv(g->h, p, path, argv);
     int n = program_run(g->h,
                         &(struct program_opts){
-                            .argv = argv, .cwd = "/", .head_max = STDERR_MAX, .on_stdout = on_grep_output, .arg = g },
+                            .argv = argv, .cwd = cwd, .head_max = STDERR_MAX, .on_stdout = on_grep_output, .arg = g },
                         &end, e);
     if (n == -ENOENT)
         return err_set(e, ERR_NOT_FOUND, "ripgrep (rg) is not installed in this image; file:grep needs it");

@@ -76,7 +76,7 @@ struct file_mkdir_result {
 };
 struct file_move_params { /* of file:move and file:copy */
     struct str source, destination, name;
-    bool overwrite, mkdir, recursive;
+    bool overwrite, mkdir, recursive, into;
 };
 struct file_move_result {
     struct str source, destination;
@@ -155,7 +155,8 @@ struct file_upload_result {
     bool created;
 };
 struct file_download_params {
-    struct str path, on_change, unless_etag, range_etag;
+    struct str path, on_change, range_etag;
+    struct strs unless_etag;
     int64_t offset, length;
     bool only_head;
 };
@@ -199,8 +200,11 @@ FILE_RUN(download_tar);
 /* The absolute path that a client's path means, in the hand's arena, without "//" and "/./". What it names, with all
  * symbolic links on the way, is the kernel's decision: this is the agent's own box. */
 int file_path(struct hand *h, struct str path, char **ret, struct err *e);
-bool file_is_name(struct str s);                                              /* of something in a directory */
-void file_trim(char *path);                                                   /* slashes at the end */
+bool file_is_name(struct str s); /* of something in a directory */
+void file_trim(char *path);      /* slashes at the end */
+/* What a path names in the end, as a shell's > would have it: it may be on another file system, and need not exist. NULL
+ * with errno: too many links. */
+const char *file_follow(struct hand *h, const char *path);
 int file_mode(struct hand *h, struct str text, unsigned *ret, struct err *e); /* octal permissions */
 /* From errno: a missing file is the agent's business and has its own code; the rest keeps errno. */
 int file_fail(struct err *e, const char *verb, const char *path);

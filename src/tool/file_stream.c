@@ -172,8 +172,7 @@ static int upload_to(struct hand *h, const struct file_upload_params *p, char **
     return 0;
 }
 
-/* Links are followed to what they name, as a shell's > would: it may be on another file system, and need not exist. */
-static const char *follow(struct hand *h, const char *path)
+const char *file_follow(struct hand *h, const char *path)
 {
     char to[LIMIT_PATH];
 
@@ -216,7 +215,7 @@ int file_upload_run(struct hand *h, const void *params, void *result, struct err
         n = upload_to(h, p, &path, &created, e);
     if (n < 0)
         return n;
-    const char *to = follow(h, path);
+    const char *to = file_follow(h, path);
     if (!to)
         return file_fail(e, "write", path);
     char *temporary = arena_printf(h->arena, "%.*s.upload-XXXXXX", (int)(strrchr(to, '/') + 1 - to), to);
@@ -257,7 +256,9 @@ static void choose_range(const struct file_download_params *p, struct wire_file 
     f->length = f->unsatisfiable ? 0 : f->size - f->offset;
     if (!whole && p->length != FIELD_ABSENT && p->length < f->length)
         f->length = p->length;
-    f->unchanged = p->unless_etag.n && (str_eq(p->unless_etag, f->etag) || str_is(p->unless_etag, "*"));
+    for (size_t i = 0; i < p->unless_etag.n; i++)
+        f->unchanged |= str_eq(p->unless_etag.v[i], f->etag) || str_is(p->unless_etag.v[i], "*");
+    f->part = !whole && !f->unsatisfiable && !f->unchanged;
 }
 
 static int changed(const char *path, struct err *e)

@@ -458,13 +458,19 @@ int file_move_run(struct hand *h, const void *params, void *result, struct err *
 {
     const struct file_move_params *p = params;
     struct file_move_result *r = result;
-    char *from = NULL, *to = NULL;
+    char *from = NULL, *aimed = NULL;
+    struct stat st;
 
-    int n = aim(h, p, &from, &to, e);
+    int n = aim(h, p, &from, &aimed, e);
     if (n < 0)
         return n;
     r->source = str_of(from);
-    r->destination = str_of(to);
+    r->destination = str_of(aimed);
+    const char *to = p->into ? file_follow(h, aimed) : aimed;
+    if (!to)
+        return file_fail(e, "write", aimed);
+    if (p->into && stat(to, &st) == 0)
+        (void)chmod(from, st.st_mode & 07777);
     n = renameat2(AT_FDCWD, from, AT_FDCWD, to, p->overwrite ? 0 : RENAME_NOREPLACE);
     if (n < 0 && !p->overwrite && errno == EINVAL) /* also what a file system says that does not know the flag */
         n = rename(from, to);

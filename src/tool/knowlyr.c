@@ -18,7 +18,7 @@
 /* In every row: serve fills it in with the box's own work directory if the client leaves it out. */
 #define WORK_DIR_FIELD(type_)                                                                                          \
     FIELD(STR, struct type_, work_dir, "where relative paths begin; default: the box's work directory, " WORK_DIR,     \
-          .max = LIMIT_PATH)
+          .max = LIMIT_PATH, .path = true)
 #define TIMEOUT_FIELD(type_)                                                                                           \
     FIELD(NUM, struct type_, timeout, "seconds after which it is ended, with all that it started; default: the box's", \
           .min = 0, .max = LIMIT_TIMEOUT_MS / 1000)
@@ -30,7 +30,7 @@ struct file_read_ask {
     int64_t start_line, end_line;
 };
 static const struct field file_read_fields[] = {
-    FIELD(STR, struct file_read_ask, path, "file", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct file_read_ask, path, "file", .required = true, .max = LIMIT_PATH, .path = true),
     FIELD(INT, struct file_read_ask, start_line, "first line, from 1; 0: from the beginning", .min = 0, .max = 1e15),
     FIELD(INT, struct file_read_ask, end_line, "last line, which is included; 0: to the end", .min = 0, .max = 1e15),
     WORK_DIR_FIELD(file_read_ask),
@@ -42,7 +42,7 @@ struct file_write_ask {
     bool create_dirs;
 };
 static const struct field file_write_fields[] = {
-    FIELD(STR, struct file_write_ask, path, "file", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct file_write_ask, path, "file", .required = true, .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct file_write_ask, content, "its whole content", .required = true, .max = LIMIT_FILE_IO),
     FIELD(BOOL, struct file_write_ask, create_dirs, "make missing directories", .def = true),
     WORK_DIR_FIELD(file_write_ask),
@@ -67,7 +67,7 @@ struct search_ask {
 };
 static const struct field search_fields[] = {
     FIELD(STR, struct search_ask, pattern, "regular expression as grep knows it", .required = true, .max = 64 * KiB),
-    FIELD(STR, struct search_ask, path, "file or directory", .def_str = ".", .max = LIMIT_PATH),
+    FIELD(STR, struct search_ask, path, "file or directory", .def_str = ".", .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct search_ask, file_pattern, "only files whose name matches, such as *.py", .max = LIMIT_PATH),
     WORK_DIR_FIELD(search_ask),
     { 0 },

@@ -1,10 +1,11 @@
 /* Shells by name on pseudo terminals, as the AIO surface has them: commands wait for each other, a call stops waiting
  * by one of three clocks, and what was run is remembered as a console. The machinery is init/terminal.h. */
 #include <errno.h>
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
@@ -34,7 +35,7 @@ struct exec_params {
 };
 static const struct field exec_fields[] = {
     FIELD(STR, struct exec_params, id, "the session; without it: a new one", .max = 128, .alias = "session_id"),
-    FIELD(STR, struct exec_params, exec_dir, "directory to go to first; absolute", .max = LIMIT_PATH),
+    FIELD(STR, struct exec_params, exec_dir, "directory to go to first; absolute", .max = LIMIT_PATH, .path = true),
     FIELD(STR, struct exec_params, command, "what bash executes", .required = true, .max = LIMIT_COMMAND),
     FIELD(BOOL, struct exec_params, async_mode, "do not wait for it"),
     FIELD(NUM, struct exec_params, timeout, "seconds to wait; then the answer is running, and it goes on", .min = 0,
@@ -69,7 +70,7 @@ static const struct field exec_result_fields[] = {
     FIELD(ROWS, struct exec_result, console, "prompt, command and output", .nullable = true, .rows = console_fields,
           .row_size = sizeof(struct console_row), .always = true),
     FIELD(INT, struct exec_result, exit_code, "once it ended", .def = FIELD_ABSENT, .nullable = true),
-    FIELD(STR, struct exec_result, working_dir, "where the shell is"),
+    FIELD(STR, struct exec_result, working_dir, "where the shell is", .path = true),
     FIELD(BOOL, struct exec_result, shell_exited, "it ended the shell; the next command gets a fresh one"),
     FIELD(INT, struct exec_result, output_bytes, "true length of the output"),
     { 0 },
@@ -96,7 +97,7 @@ static const struct field view_result_fields[] = {
     FIELD(STR, struct view_result, command, "the last one", .nullable = true),
     FIELD(INT, struct view_result, exit_code, "of the last command, once it ended", .def = FIELD_ABSENT,
           .nullable = true),
-    FIELD(STR, struct view_result, working_dir, "where the shell is"),
+    FIELD(STR, struct view_result, working_dir, "where the shell is", .path = true),
     { 0 },
 };
 
@@ -151,7 +152,7 @@ struct open_params {
 static const struct field open_fields[] = {
     FIELD(STR, struct open_params, id, "its name; one that exists is returned as it is", .max = 128,
           .alias = "session_id"),
-    FIELD(STR, struct open_params, exec_dir, "directory in which it begins", .max = LIMIT_PATH),
+    FIELD(STR, struct open_params, exec_dir, "directory in which it begins", .max = LIMIT_PATH, .path = true),
     FIELD(INT, struct open_params, no_change_timeout, "for commands that do not say; 0: never; 120 if absent",
           .def = FIELD_ABSENT, .min = 0, .max = WAIT_MAX_S),
     FIELD(BOOL, struct open_params, preserve_symlinks, "exec_dir keeps its symbolic links in $PWD"),
@@ -162,7 +163,7 @@ struct open_result {
 };
 static const struct field open_result_fields[] = {
     FIELD(STR, struct open_result, session_id, "its name", .required = true),
-    FIELD(STR, struct open_result, working_dir, "where it is", .required = true),
+    FIELD(STR, struct open_result, working_dir, "where it is", .required = true, .path = true),
     { 0 },
 };
 
@@ -198,7 +199,7 @@ struct session_row {
 };
 static const struct field session_row_fields[] = {
     FIELD(STR, struct session_row, session_id, "its name"),
-    FIELD(STR, struct session_row, working_dir, "where it is"),
+    FIELD(STR, struct session_row, working_dir, "where it is", .path = true),
     FIELD(NUM, struct session_row, created_at, "seconds since 1970"),
     FIELD(NUM, struct session_row, last_used_at, "the same"),
     FIELD(INT, struct session_row, age_seconds, "since it was made"),
@@ -239,6 +240,7 @@ static const struct field close_result_fields[] = {
 #include "init/spool.h"
 #include "init/task.h"
 #include "init/terminal.h"
+#include "tool/ends.h"
 
 static void fail(struct task *t, const struct err *e)
 {
@@ -290,26 +292,12 @@ static int64_t exit_of(const struct command *c)
     return c && is_over(c) ? c->exit_code : FIELD_ABSENT;
 }
 
-/* Characters, not bytes; the middle goes. */
-static struct str shorten(struct arena *a, struct str s)
-{
-    size_t keep = SHORT_OUTPUT / 2, from = s.n - keep;
-
-    if (s.n <= SHORT_OUTPUT)
-        return s;
-    while (keep && ((unsigned char)s.p[keep] & 0xC0) == 0x80)
-        keep--;
-    while (from < s.n && ((unsigned char)s.p[from] & 0xC0) == 0x80)
-        from++;
-    return str_of(arena_printf(a, "%.*s\n[... %zu bytes omitted ...]\n%.*s", (int)keep, s.p, from - keep,
-                               (int)(s.n - from), s.p + from));
-}
-
 static struct str text_of(struct task *t, const struct command *c, bool truncate)
 {
     struct str text = stream_text(&c->out, &t->arena);
+    int64_t omitted = 0;
 
-    return truncate ? shorten(&t->arena, text) : text;
+    return truncate ? ends_of(&t->arena, text, SHORT_OUTPUT, &omitted) : text;
 }
 
 static struct console_row console_of(struct task *t, const struct command *c, struct str output)
@@ -389,20 +377,22 @@ static bool has_nul(struct str s)
     return s.n && memchr(s.p, 0, s.n);
 }
 
-/* NULL with e unset: there is none, and that is fine. */
+/* NULL with e unset: there is none, or one that is not insisted on and cannot be gone to. */
 static const char *check_dir(struct task *t, struct str dir, bool strict, struct err *e)
 {
-    struct stat st;
+    const char *z = arena_z(&t->arena, dir);
 
     if (!dir.n)
         return NULL;
-    const char *z = arena_z(&t->arena, dir);
-    if (!has_nul(dir) && dir.p[0] == '/' && stat(z, &st) == 0 && S_ISDIR(st.st_mode))
+    int r = has_nul(dir) || dir.p[0] != '/' ? -EINVAL : init_check_dir(t->init, z);
+    if (r == 0)
         return z;
-    if (strict && dir.p[0] != '/')
+    if (strict && r == -EINVAL)
         err_set(e, ERR_INVALID, "exec_dir: '%.*s' is not an absolute path", STR_ARG(dir));
-    else if (strict)
+    else if (strict && r == -ENOENT)
         err_set(e, ERR_NOT_FOUND, "exec_dir: Directory does not exist: %.*s", STR_ARG(dir));
+    else if (strict)
+        err_set(e, ERR_INVALID, "exec_dir: %.*s: %s", STR_ARG(dir), strerror(-r));
     return NULL;
 }
 
@@ -579,13 +569,13 @@ static void open_begin(struct task *t, const void *params)
     const struct open_params *p = params;
     struct err e = { 0 };
     struct open_result out = { 0 };
-    struct stat st;
+    char real[PATH_MAX];
 
     if (has_nul(p->id) || has_nul(p->exec_dir))
         err_set(&e, ERR_INVALID, "id or exec_dir contains a NUL byte");
-    const char *cwd = e.code || !p->exec_dir.n ? NULL : arena_z(&t->arena, p->exec_dir);
-    if (cwd && (cwd[0] != '/' || stat(cwd, &st) < 0 || !S_ISDIR(st.st_mode)))
-        cwd = NULL;
+    const char *cwd = e.code ? NULL : check_dir(t, p->exec_dir, false, &e);
+    if (cwd && !p->preserve_symlinks)
+        cwd = realpath(cwd, real);
     struct terminal *s =
         e.code ? NULL : terminal_open(t->init, &(struct terminal_opts){ .name = p->id, .cwd = cwd }, &e);
     if (!s) {

@@ -15,13 +15,15 @@ struct create_params {
     int64_t debounce;
 };
 static const struct field create_fields[] = {
-    FIELD(STR, struct create_params, path, "file or directory; absolute", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct create_params, path, "file or directory; absolute", .required = true, .max = LIMIT_PATH,
+          .path = true),
     FIELD(BOOL, struct create_params, recursive, "also directories below it", .def = true),
     FIELD(STRS, struct create_params, exclude,
           "patterns of names to leave out; default: .git, node_modules and their kin", .max = 100),
     FIELD(INT, struct create_params, debounce, "milliseconds in which writes to one file are one event", .def = 300,
           .min = 50, .max = 5000),
-    FIELD(STRS, struct create_params, include_patterns, "only files that match; default: all", .max = 100),
+    FIELD(STRS, struct create_params, include_patterns, "only files that match; default: all", .max = 100,
+          .path = true),
     { 0 },
 };
 struct watch_row {
@@ -32,7 +34,7 @@ struct watch_row {
 };
 static const struct field watch_row_fields[] = {
     FIELD(STR, struct watch_row, watcher_id, "its name"),
-    FIELD(STR, struct watch_row, path, "what it watches"),
+    FIELD(STR, struct watch_row, path, "what it watches", .path = true),
     FIELD(BOOL, struct watch_row, recursive, "also below it"),
     FIELD(BOOL, struct watch_row, reused, "it was there before, for the same options"),
     FIELD(BOOL, struct watch_row, lost, "its process ended; no events will come"),
@@ -67,9 +69,9 @@ struct event_row {
 static const struct field event_fields[] = {
     FIELD(INT, struct event_row, seq, "number of the event"),
     FIELD(STR, struct event_row, type, "create, write, remove, rename or chmod"),
-    FIELD(STR, struct event_row, path, "absolute path"),
-    FIELD(STR, struct event_row, relative_path, "below what is watched", .always = true),
-    FIELD(STR, struct event_row, old_path, "rename: from here", .nullable = true),
+    FIELD(STR, struct event_row, path, "absolute path", .path = true),
+    FIELD(STR, struct event_row, relative_path, "below what is watched", .always = true, .path = true),
+    FIELD(STR, struct event_row, old_path, "rename: from here", .nullable = true, .path = true),
     FIELD(BOOL, struct event_row, is_dir, "a directory"),
     FIELD(NUM, struct event_row, timestamp, "seconds since 1970"),
     FIELD(NUM, struct event_row, mtime, "of the file, if it is there"),
@@ -109,7 +111,8 @@ struct await_params {
     struct strs event_types;
 };
 static const struct field await_fields[] = {
-    FIELD(STR, struct await_params, path, "exactly this one; absolute", .required = true, .max = LIMIT_PATH),
+    FIELD(STR, struct await_params, path, "exactly this one; absolute", .required = true, .max = LIMIT_PATH,
+          .path = true),
     FIELD(INT, struct await_params, timeout, "seconds", .def = 30, .min = 1, .max = 300),
     FIELD(STRS, struct await_params, event_types, "which events; default: all", .max = 5,
           .choices = "create|write|remove|rename|chmod"),
@@ -204,6 +207,7 @@ static void fail_lost(struct task *t, struct watcher *w)
 }
 
 struct creating {
+    struct watcher *w;
     bool reused;
 };
 
@@ -229,6 +233,14 @@ static void on_cancel(struct task *t)
     watch_unwait(t->init, t);
     err_set(&e, ERR_NONE, "cancelled");
     task_fail(t, OUTCOME_KILLED, &e);
+}
+
+static void on_cancel_create(struct task *t)
+{
+    struct watcher *w = ((struct creating *)t->state)->w;
+
+    on_cancel(t);
+    watch_close(w); /* nobody knows its name */
 }
 
 static char *path_of(struct task *t, struct str path, struct err *e)
@@ -258,19 +270,19 @@ static void create_begin(struct task *t, const void *params)
                             .debounce_ms = p->debounce,
                             .exclude = p->exclude.v ? p->exclude : (struct strs){ usual, ARRAY_LEN(usual) },
                             .include = p->include_patterns };
-    struct watcher *w = path ? watch_open(t->init, &o, &c->reused, &e) : NULL;
 
-    if (!w) {
+    c->w = path ? watch_open(t->init, &o, &c->reused, &e) : NULL;
+    if (!c->w) {
         fail(t, &e);
         return;
     }
     t->state = c;
     if (c->reused) {
-        on_created(t, w);
+        on_created(t, c->w);
         return;
     }
-    t->cancel = on_cancel;
-    watch_wait(w, -1, 20000, on_created, t);
+    t->cancel = on_cancel_create;
+    watch_wait(c->w, -1, 20000, on_created, t);
 }
 
 static void list_begin(struct task *t, const void *params)

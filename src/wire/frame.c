@@ -79,6 +79,7 @@ const struct field wire_file_fields[] = {
     FIELD(INT, struct wire_file, mtime_ns, "last change"),
     FIELD(STR, struct wire_file, etag, "version"),
     FIELD(STR, struct wire_file, name, "last part of the path"),
+    FIELD(BOOL, struct wire_file, part, "a range of it"),
     FIELD(BOOL, struct wire_file, unsatisfiable, "no such range"),
     FIELD(BOOL, struct wire_file, unchanged, "the client has it"),
     { 0 },

@@ -135,6 +135,7 @@ struct wire_file {
     int64_t mtime_ns;
     struct str etag;    /* without quotes */
     struct str name;    /* last part of its path */
+    bool part;          /* a range was asked for, and this is it */
     bool unsatisfiable; /* the range lies behind its end; nothing follows */
     bool unchanged;     /* the client has it; nothing follows */
 };

@@ -1,6 +1,7 @@
 """What a hostile box does to the AIO surface: contained, and answered with a clear error."""
 
 import time
+import urllib.parse
 
 import pytest
 
@@ -65,10 +66,39 @@ def test_names_with_newlines_and_invalid_utf8_do_not_break_a_reply(server):
     bash(server, "mkdir -p /tmp/odd; cd /tmp/odd; touch $'new\\nline' $'bad\\xff' ' ' $'quote\"' $'esc\\e[31m' -- -x")
     r = file(server, "list", path="/tmp/odd")["data"]
     names = {f["name"] for f in r["files"]}
-    assert r["total_count"] == 6 and {"new\nline", "bad\ufffd", " ", 'quote"', "-x"} <= names
+    assert r["total_count"] == 6 and {"new\nline", "bad\uefff", " ", 'quote"', "-x"} <= names
     assert len(file(server, "find", path="/tmp/odd", glob="*")["data"]["files"]) == 6
     assert file(server, "write", file="/tmp/odd/new\nline", content="x")["success"]
     assert bash(server, "cat $'/tmp/odd/new\\nline'")["stdout"] == "x"
+
+
+def test_a_name_of_any_bytes_is_text_and_the_text_is_its_name(server):
+    bash(server, "mkdir -p /tmp/raw; cd /tmp/raw; printf one >$'a\\xff.txt'; printf two >$'\\xee\\xbf\\xbf.txt'; mkdir $'d\\xe4'; ln -s $'a\\xff.txt' link")
+    one, two = "/tmp/raw/a\uefff.txt", "/tmp/raw/\uefee\uefbf\uefbf.txt"
+    paths = {f["path"] for f in file(server, "list", path="/tmp/raw")["data"]["files"]}
+    assert paths == {one, two, "/tmp/raw/d\uefe4", "/tmp/raw/link"}
+    assert set(file(server, "find", path="/tmp/raw", glob="*.txt")["data"]["files"]) == {one, two}
+    assert {f["path"] for f in file(server, "glob", path="/tmp/raw", pattern="**/a\uefff*")["data"]["files"]} == {one}
+    assert file(server, "grep", path="/tmp/raw", pattern="one")["data"]["matches"][0]["file"] == one
+    for path, text in ((one, "one"), (two, "two")):
+        assert file(server, "read", file=path)["data"] == {"content": text, "file": path, "line_count": 1}
+        assert server.request("GET", "/v1/file/download?path=" + urllib.parse.quote(path)).body == text.encode()
+    assert server.request("GET", "/v1/file/download?path=/tmp/raw/a%FF.txt").body == b"one"  # a URL has bytes anyway
+    assert file(server, "replace", file=one, old_str="one", new_str="more")["success"]
+    assert file(server, "str_replace_editor", command="str_replace", path=one, old_str="more", new_str="1")["data"]["path"] == one
+    assert file(server, "str_replace_editor", command="undo_edit", path=one)["success"]
+    made = "/tmp/raw/d\uefe4/new\uef80"
+    assert file(server, "write", file=made, content="x")["data"]["file"] == made
+    assert server.post("/v1/bash/exec", {"command": "cat new*", "exec_dir": "/tmp/raw/d\uefe4"})["data"]["stdout"] == "x"
+    assert bash(server, "cd /tmp/raw; cat $'d\\xe4/new\\x80' $'a\\xff.txt'")["stdout"] == "xmore"
+    w = server.post("/v1/file/watch", {"path": "/tmp/raw", "debounce": 50})["watcher_id"]
+    bash(server, "touch $'/tmp/raw/w\\xfe'")
+    events = server.post(f"/v1/file/watch/{w}/poll", {"timeout": 20})["events"]
+    assert {e["path"] for e in events} == {"/tmp/raw/w\ueffe"}
+    server.delete(f"/v1/file/watch/{w}")
+    form = b'--b\r\nContent-Disposition: form-data; name="file"; filename="up\xf8"\r\n\r\ndata\r\n--b--\r\n'
+    r = server.request("POST", "/v1/file/upload", raw=form, headers={"Content-Type": "multipart/form-data; boundary=b"})
+    assert r["data"]["file_path"] == "/tmp/up\ueff8" and file(server, "read", file="/tmp/up\ueff8")["data"]["content"] == "data"
 
 
 def test_a_line_of_five_gigabytes_is_refused_by_name_of_the_limit(server):
@@ -188,6 +218,20 @@ def test_a_wait_for_a_path_whose_directory_is_not_there_yet_waits(server):
     assert wait("/tmp/at/once/done", timeout=20, event_types=["write"])["event"]["type"] == "write"
     r = wait("/root/x", timeout=5)
     assert r.status == 403 and r["message"] == "watch /root: Permission denied", r
+
+
+def test_what_was_moved_out_of_a_watched_tree_is_not_told_any_more(server):
+    bash(server, "mkdir -p /tmp/seen/d/e /tmp/unseen")
+    w = server.post("/v1/file/watch", {"path": "/tmp/seen", "debounce": 50})["watcher_id"]
+    bash(server, "mv /tmp/seen/d /tmp/unseen/d; sleep 0.5; touch /tmp/unseen/d/f /tmp/unseen/d/e/f; sleep 0.2")
+    bash(server, "mv /tmp/unseen/d /tmp/seen/d; mv /tmp/seen/d /tmp/unseen/d; mv /tmp/unseen/d /tmp/seen/d; touch /tmp/seen/d/e/g; sleep 0.2; touch /tmp/seen/last")
+    events, cursor = [], 0
+    while not events or events[-1][1] != "last":
+        r = server.post(f"/v1/file/watch/{w}/poll", {"timeout": 20, "cursor": cursor})
+        events, cursor = events + [(e["type"], e["relative_path"]) for e in r["events"] if e["type"] != "chmod"], r["cursor"]
+    server.delete(f"/v1/file/watch/{w}")
+    assert [e for e in events if e[1] == "d"] == [("remove", "d"), ("create", "d"), ("remove", "d"), ("create", "d")]
+    assert {e[1] for e in events} == {"d", "d/e/g", "last"}
 
 
 def test_a_wait_for_an_event_that_does_not_exist_is_refused(server):

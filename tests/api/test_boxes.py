@@ -1,9 +1,11 @@
 """Boxes: what is in one, what is its own, how it comes and goes."""
 
+import json
 import os
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -604,6 +606,38 @@ def test_restart_waits_for_running_calls_within_the_grace():
         assert reply and reply[0]["data"]["stdout"] == "finished\n"
         s.start()
         assert b.out("echo there") == "there\n"
+
+
+@pytest.mark.parametrize("what", ["answer", "stream"])
+def test_a_shutdown_waits_for_who_still_reads_an_answer(what):
+    size = 12 << 20  # more than sockets hold
+    with sg.running("--pool-size", "0", "--shutdown-grace", "30s") as s:
+        b = sg.Box(s, s.create())
+        b.out(f"head -c {size} /dev/zero | tr '\\0' x > /tmp/big")
+        c = socket.socket()
+        c.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+        c.connect(("127.0.0.1", s.port))
+        c.settimeout(60)
+        body = json.dumps({"file": "/tmp/big"})
+        head = (f"POST /box/{b.id}/v1/file/read HTTP/1.1\r\nContent-Length: {len(body)}\r\n" if what == "answer"
+                else f"GET /box/{b.id}/v1/file/download?path=/tmp/big HTTP/1.1\r\n")
+        c.sendall((head + "Host: a\r\n\r\n" + (body if what == "answer" else "")).encode())
+        got = [c.recv(4096)]  # it has begun
+        t = threading.Thread(target=s.stop)
+        t.start()
+        sg.wait_for(lambda: not listens(s.port))
+        while data := c.recv(1 << 20):
+            got.append(data)
+        t.join()
+        head, _, rest = b"".join(got).partition(b"\r\n\r\n")
+        assert b"200 OK" in head and rest.count(b"x") >= size, (head, len(rest))
+        if what == "answer":
+            assert len(json.loads(rest)["data"]["content"]) == size
+
+
+def listens(port):
+    with socket.socket() as c:
+        return c.connect_ex(("127.0.0.1", port)) == 0
 
 
 def test_call_that_outlives_the_grace_is_finished_by_the_next_server():

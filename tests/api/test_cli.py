@@ -202,6 +202,12 @@ def test_version():
     assert set(json.loads(run("version", "--json").stdout)) == {"version", "revision"}
 
 
+def test_whoever_tells_the_revision_is_compiled_anew_for_another():
+    tell = {str(p.relative_to(ROOT)) for p in ROOT.glob("src/*/*.c") if "SANDGLASS_REV" in p.read_text()}
+    plan = subprocess.run(["make", "-n", "REV=another", "all"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert tell and {line.split()[-1] for line in plan.splitlines() if "SANDGLASS_REV='\"another\"'" in line} == tell
+
+
 # ---- configuration ----
 
 def test_serve_refuses_unknown_and_bad_settings(tmp_path):

@@ -571,3 +571,20 @@ def test_every_tool_has_a_schema_and_names_a_wrong_parameter(server):
             required = ["byte stream"]  # they need one, and say so first
         r = server.execute("w-schema", t["name"], {"no_such_parameter": 1}, status=None)
         assert r["code"] in (4002, 4003) and ("no_such_parameter" in r["message"] or any(x in r["message"] for x in required)), r
+
+
+def test_grep_takes_patterns_of_paths_below_its_directory(f, shared):
+    shared.out("mkdir -p ~/tree/src/deep ~/tree/lib; cd ~/tree; for d in . src src/deep lib; do echo word > $d/f.py; done")
+    found = lambda **more: [name.removeprefix("tree/") for name in f.names("grep", path="tree", pattern="word", **more)]  # noqa: E731
+    assert found() == ["f.py", "lib/f.py", "src/deep/f.py", "src/f.py"]
+    assert found(include=["src/*.py"]) == found(glob="src/*.py") == ["src/f.py"]
+    assert found(include=["src/**"]) == ["src/deep/f.py", "src/f.py"]
+    assert found(exclude=["src/**", "/f.py"]) == ["lib/f.py"]
+    assert found(exclude=["src/deep"]) == ["f.py", "lib/f.py", "src/f.py"]
+    assert len(f.grep(path="tree/src/f.py", pattern="word")["matches"]) == 1
+
+
+def test_grep_takes_the_end_of_a_line_with_a_carriage_return_for_one(f, shared):
+    shared.out("printf 'one\\r\\ntwo\\r\\n' > ~/crlf; printf 'one\\ntwo\\n' > ~/lf")
+    for name in ("crlf", "lf"):
+        assert [(r["line"], r["text"]) for r in f.grep(path=name, pattern="^two$")["matches"]] == [(2, "two")]

@@ -424,6 +424,22 @@ def test_a_cancelled_file_call_is_ended(box):
     assert box.wait(call)["outcome"] == "killed"
 
 
+@pytest.mark.parametrize("tool, params", [("watch:await", {"path": "/tmp/never"}), ("watch:create", {"path": "/tmp"})])
+@pytest.mark.parametrize("pause", [0, 0.3])
+def test_a_cancelled_wait_for_a_file_closes_its_watcher(box, tool, params, pause):
+    call = box.begin(tool, **params)
+    time.sleep(pause)
+    box.send(initctl.CANCEL, call)
+    r = box.wait(call)
+    if r["outcome"] == "ok":  # it was faster
+        assert tool == "watch:create"
+        box.call("watch:stop", watcher_id=r["watcher_id"])
+    else:
+        assert r["outcome"] == "killed"
+    sg.wait_for(lambda: box.run("pgrep -c -x watcher || true")["stdout"] == "0\n")
+    assert box.call("watch:watchers")["count"] == 0
+
+
 def ppid(p):
     try:
         return int(open(f"/proc/{p}/stat").read().rsplit(")", 1)[1].split()[1])

@@ -2,6 +2,7 @@
 
 import http.client
 import socket
+import urllib.parse
 
 import pytest
 
@@ -33,8 +34,8 @@ class H(http.server.BaseHTTPRequestHandler):
             s.wfile.flush()
             s.rfile.read(1)  # until the client is gone
             open("/tmp/gone", "w").close()
-        elif s.path.startswith("/away"):
-            s.send_response(302); s.send_header("Location", "/there"); s.send_header("Content-Length", "0"); s.end_headers()
+        elif "/away" in s.path:
+            s.send_response(302); s.send_header("Location", s.path.partition("?")[2] or "/there"); s.send_header("Content-Length", "0"); s.end_headers()
         elif s.path.startswith("/bad"):
             s.wfile.write(b"HTTP/1.1 200 OK\\r\\nContent-Length: 5\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n0\\r\\n\\r\\n")
             s.close_connection = True
@@ -75,13 +76,42 @@ def call(server, method, path, body=None, headers=None, **more):
 def test_each_form_reaches_the_server_with_its_own_path(server, box):
     host = {"Host": f"8000-{box}.localhost:{server.port}"}
     for path, headers, want in ((f"/box/{box}/proxy/8000/a%20b?x=1", {}, "/a%20b?x=1"),
-                                (f"/box/{box}/proxy/8000", {}, "/"),
+                                (f"/box/{box}/absproxy/8000", {}, "/absproxy/8000"),
                                 (f"/box/{box}/absproxy/8000/a", {}, "/absproxy/8000/a"),
                                 ("/v1/shell/exec", host, "/v1/shell/exec"),
                                 ("/v1/a", {"X-AIO-Proxy-Port": "8000", "X-Sandglass-Box": box}, "/v1/a")):
         r = call(server, "GET", path, headers=headers)
         assert r.status == 200 and r.body.decode().split("\n")[0] == want, (path, r)
-    assert "/proxy/8000/there" in call(server, "GET", f"/box/{box}/proxy/8000/away").headers["Location"]
+
+
+def test_a_port_without_a_slash_leads_to_the_one_with_it(server, box):
+    for method in ("GET", "HEAD"):
+        for query in ("", "?x=1&y=%2F"):
+            r = call(server, method, f"/box/{box}/proxy/8000{query}")
+            assert r.status == 308 and urllib.parse.urljoin(f"/box/{box}/proxy/8000{query}", r.headers["Location"]) == f"/box/{box}/proxy/8000/{query}", r
+    assert call(server, "POST", f"/box/{box}/proxy/8000", b"data").body == b"4"  # a body is not sent twice
+    c = ws.Client(server.port, f"/box/{box}/proxy/8000")
+    c.send("hello")
+    assert c.recv() == (1, b"hello")
+
+
+def test_redirects_of_the_server_stay_behind_the_prefix(server, box):
+    header = {"X-AIO-Proxy-Port": "8000"}
+    host = {"Host": f"8000-{box}.localhost:{server.port}"}
+    for path, headers, to, want in (
+            (f"/box/{box}/proxy/8000/away", {}, "/there", f"/box/{box}/proxy/8000/there"),
+            (f"/box/{box}/proxy/8000/away", {}, f"/box/{box}/proxy/8000/there", f"/box/{box}/proxy/8000/there"),  # by X-Forwarded-Prefix
+            (f"/box/{box}/proxy/8000/away", {}, "http://localhost:8000/there", f"/box/{box}/proxy/8000/there"),
+            (f"/box/{box}/proxy/8000/away", {}, "http://localhost:80001/", "http://localhost:80001/"),
+            (f"/box/{box}/proxy/8000/away", {}, "there", "there"),
+            (f"/box/{box}/proxy/8000/away", {}, "//elsewhere/", "//elsewhere/"),
+            (f"/box/{box}/absproxy/8000/away", {}, "/absproxy/8000/there", f"/box/{box}/absproxy/8000/there"),
+            (f"/box/{box}/away", header, "/there", f"/box/{box}/there"),
+            ("/away", {**header, "X-Sandglass-Box": box}, "/there", "/there"),
+            ("/away", host, "/there", "/there"),
+            ("/away", host, "http://localhost:8000/there", "/there")):
+        r = call(server, "GET", f"{path}?{to}", headers=headers)
+        assert (r.status, r.headers["Location"]) == (302, want), (path, to)
 
 
 def test_bodies_of_known_and_unknown_length_go_through(server, box):

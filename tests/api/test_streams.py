@@ -1,5 +1,6 @@
 """Files through the port as streams: any size, in constant memory, each transfer a step; and commands as events."""
 
+import concurrent.futures
 import hashlib
 import http.client
 import io
@@ -171,10 +172,16 @@ def test_ranges_versions_and_heads_of_a_download(server, box):
     etag = whole.headers["ETag"]
     for asked, status, want, said in (("bytes=2-4", 206, b"234", "bytes 2-4/10"), ("bytes=7-", 206, b"789", "bytes 7-9/10"),
                                       ("bytes=-2", 206, b"89", "bytes 8-9/10"), ("bytes=2-99", 206, b"23456789", "bytes 2-9/10"),
-                                      ("bytes=10-", 416, b"", "bytes */10"), ("bytes=a-b", 200, b"0123456789", None)):
+                                      ("bytes=10-", 416, b"", "bytes */10"), ("bytes=a-b", 200, b"0123456789", None),
+                                      ("bytes=0-", 206, b"0123456789", "bytes 0-9/10"), ("bytes=-99", 206, b"0123456789", "bytes 0-9/10"),
+                                      ("bytes=0-99999999999999999999", 206, b"0123456789", "bytes 0-9/10"),
+                                      ("bytes=99999999999999999999-", 416, b"", "bytes */10")):
         r = call(server, "GET", path, headers={"Range": asked})
         assert (r.status, r.body, r.headers["Content-Range"]) == (status, want, said), asked
-    assert call(server, "GET", path, headers={"If-None-Match": etag}).status == 304
+    for tags in (etag, f"W/{etag}", f'"other" , {etag}', "*"):
+        same = call(server, "GET", path, headers={"If-None-Match": tags, "Range": "bytes=0-1"})
+        assert (same.status, same.headers["Content-Length"], same.headers["Content-Range"]) == (304, None, None)
+    assert call(server, "GET", path, headers={"If-None-Match": '"other", "more"'}).status == 200
     assert call(server, "GET", path, headers={"Range": "bytes=0-1", "If-Range": etag}).status == 206
     assert call(server, "GET", path, headers={"Range": "bytes=0-1", "If-Range": '"other"'}).status == 200
     head = call(server, "HEAD", path)
@@ -223,6 +230,33 @@ def test_forms_of_aio_with_the_path_before_after_or_not_at_all(server, box):
     sg.wait_for(lambda: "form-" in shell(server, box, "ls -A /tmp"))
     cut.close()
     sg.wait_for(lambda: not shell(server, box, "ls -A /tmp /tmp/f | grep -e upload- -e form- || true"))
+
+
+def test_many_forms_at_once_are_all_answered(server, box):
+    def upload(k):
+        for i in range(120):  # of a size at which the socket into the box is just full now and then
+            body, headers = form([("file", f"many{k}", b"x" * (400000 + i * 37))])
+            assert call(server, "POST", f"/box/{box}/v1/file/upload", body, headers)["data"]["success"]
+
+    with concurrent.futures.ThreadPoolExecutor(4) as pool:
+        list(pool.map(upload, range(4)))
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_form_writes_into_what_is_there_whether_it_says_where_first_or_last(server, box, order):
+    shell(server, box, "rm -rf /tmp/there; mkdir /tmp/there; cd /tmp/there; echo old > real; chmod 751 real; ln -s real link; ln -s new dangling")
+    for name in ("link", "real", "dangling"):
+        body, headers = form([("path", None, f"/tmp/there/{name}".encode()), ("file", "x", name.encode())][::order])
+        assert call(server, "POST", f"/box/{box}/v1/file/upload", body, headers)["data"]["file_path"] == f"/tmp/there/{name}"
+        assert shell(server, box, "cd /tmp/there; cat real new 2>/dev/null || true; stat -c %a real; readlink link dangling") == {
+            "link": "link751\nreal\nnew\n", "real": "real751\nreal\nnew\n", "dangling": "realdangling751\nreal\nnew\n"}[name]
+
+
+def test_a_form_that_ends_with_a_boundary_only_is_answered(server, box):
+    for fields in ([("file", "ends", b"data")], [("path", None, b"/tmp/ends"), ("file", "ends", b"data")]):
+        body, headers = form(fields)
+        assert call(server, "POST", f"/box/{box}/v1/file/upload", body.removesuffix(b"--\r\n"), headers).status == 200
+        assert shell(server, box, "cat /tmp/ends; rm /tmp/ends") == "data"
 
 
 def make_tar(*entries):

@@ -247,7 +247,7 @@ class FileTools(Namespace):
 
     def move(
         self, source: str, destination: str, *, overwrite: bool | None = None, mkdir: bool | None = None, name: str |
-        None = None
+        None = None, into: bool | None = None
     ) -> Result:
         """Moves or renames a file or a directory.
 
@@ -257,11 +257,13 @@ class FileTools(Namespace):
             overwrite: replace a file that exists at the destination
             mkdir: make missing parent directories
             name: if destination is a directory: what to call it there
+            into: as a new content: links at the destination are followed, its mode stays
 
         Fields of the result: source, destination.
         """
         return self._call("file:move", {
-            "source": source, "destination": destination, "overwrite": overwrite, "mkdir": mkdir, "name": name
+            "source": source, "destination": destination, "overwrite": overwrite, "mkdir": mkdir, "name": name, "into":
+            into
         })
 
     def copy(
@@ -453,7 +455,7 @@ class FileTools(Namespace):
 
     def download(
         self, path: str, offset: int | None = None, *, length: int | None = None, only_head: bool | None = None,
-        on_change: str | None = None, unless_etag: str | None = None, range_etag: str | None = None
+        on_change: str | None = None, unless_etag: Sequence[str] | None = None, range_etag: str | None = None
     ) -> Result:
         """Sends a file, or a range of it, as a byte stream.
 
@@ -463,7 +465,7 @@ class FileTools(Namespace):
             length: how many bytes
             only_head: say what it is, but send nothing of it
             on_change: if the file changes meanwhile (ignore, abort)
-            unless_etag: send nothing if it is still this version
+            unless_etag: send nothing if it is still one of these versions
             range_etag: all of it, if it is not this version any more
 
         Fields of the result: path, size, offset, bytes, sha256.
@@ -1080,7 +1082,7 @@ class CommandTools(Namespace):
             async_mode: do not wait for it
             timeout: seconds to wait; then the answer is running, and it goes on
             hard_timeout: seconds after which it is killed
-            max_output_length: bytes of each stream in the answer; 0: no limit of its own
+            max_output_length: characters of each stream in the answer; 0: no limit of its own
 
         Fields of the result: session_id, command_id, command, status, stdout, stderr, exit_code, offset,
         stderr_offset.

@@ -416,7 +416,7 @@ def long_output_is_cut_and_says_so(a):
     out = a.shell("seq 100000")["output"]
     assert len(out) < 31000 and "omitted" in out and out.endswith("100000")
     hint = lambda path, **body: a.server.request("POST", a.base + path, {"command": "seq 100000", **body})["hint"]  # noqa: E731
-    assert "30000 characters" in hint("/v1/shell/exec") and "output.head" in hint("/v1/shell/exec", truncate=False)
+    assert "30000 characters" in hint("/v1/shell/exec") and "LIMIT_CONSOLE_OUTPUT" in hint("/v1/shell/exec", truncate=False)
     assert "max_output_length" in hint("/v1/bash/exec") and hint("/v1/bash/exec", max_output_length=0) is None
     assert "LIMIT_OUTPUT_KEPT" in hint("/v1/bash/exec", max_output_length=0, command="head -c 20M /dev/zero | tr '\\0' x")
 
