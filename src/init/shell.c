@@ -188,17 +188,17 @@ static int open_pipes(struct shell *s, struct err *e)
     struct fifo *fifos[] = { &s->in, &s->out, &s->err, &s->status };
     char path[48];
 
+    (void)mkdir(BOX_RUN_DIR, 0755); /* root of the box may have removed them */
+    (void)mkdir(s->dir, 0755);
     for (size_t i = 0; i < ARRAY_LEN(fifos); i++) {
         int r = fifo_open(fifos[i], s->dir, names[i], e);
         if (r < 0)
             return r;
     }
-    if (s->cmd_fd < 0) {
-        snprintf(path, sizeof path, "%s/cmd", s->dir);
-        s->cmd_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        if (s->cmd_fd < 0)
-            return err_sys(e, "make %s", path);
-    }
+    snprintf(path, sizeof path, "%s/cmd", s->dir);
+    s->cmd_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (s->cmd_fd < 0)
+        return err_sys(e, "make %s", path);
     struct loop *l = s->init->loop;
     s->out_watch = loop_watch(l, s->out.fd, EPOLLIN, on_output, s);
     s->err_watch = loop_watch(l, s->err.fd, EPOLLIN, on_errors, s);
@@ -218,6 +218,8 @@ static void close_pipes(struct shell *s)
     fifo_close(&s->status);
     if (s->ctl >= 0)
         close(TAKE_FD(s->ctl));
+    if (s->cmd_fd >= 0)
+        close(TAKE_FD(s->cmd_fd));
 }
 
 /* Interactive, because only an interactive bash survives SIGINT and gives up the command it is in. Its own stdout and

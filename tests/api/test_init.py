@@ -117,6 +117,14 @@ def test_a_shell_that_does_not_come_back_is_replaced_where_it_was(box):
     assert r["stdout"] == "/usr\n[]\n" and not r["shell_restarted"]
 
 
+def test_a_shell_whose_directory_was_removed_is_replaced(box):
+    for what in ("/run/sandglass/[0-9]*", "/run/sandglass"):
+        box.run(f"sudo rm -rf {what}", timeout=0.3)
+        r = box.run("cd /usr; echo back; v=1")
+        assert (r["outcome"], r["stdout"]) == ("ok", "back\n"), r
+        assert box.run("pwd; echo $v")["stdout"] == "/usr\n1\n"
+
+
 def test_a_fork_storm_dies_on_timeout(box):
     r = box.run("f() { sleep 981 & sleep 0.01; }; g() { while :; do f; done; }; g & g & g & wait", timeout=0.4)
     assert r["outcome"] == "timeout"
