@@ -230,7 +230,7 @@ static void on_keeper_exit(void *arg, pid_t pid, int status)
 
 static _Noreturn void keeper_main(struct init *in, const struct child_opts *o, int news_fd)
 {
-    int status = 0;
+    int status = 126 << 8; /* as shells call what could not be started */
 
     child_limit(in);
     child_become_user(in);
@@ -246,7 +246,7 @@ static _Noreturn void keeper_main(struct init *in, const struct child_opts *o, i
     if (dup2(news_fd, 3) < 0)
         _exit(1);
     (void)syscall(SYS_close_range, 4u, ~0u, 0u);
-    (void)!write(3, &pid, sizeof pid);
+    (void)!write(3, &pid, sizeof pid); /* -1: there is none */
     for (pid_t gone; pid > 0 && (gone = waitpid(-1, &status, 0)) != pid;)
         if (gone < 0 && errno != EINTR)
             break;

@@ -127,10 +127,11 @@ int line_add_command(struct buf *b, const char *dir, const struct shell_command 
 
 void line_add_status(struct buf *b, const char *dir, unsigned number, const char *back_to)
 {
-    buf_printf(b, "\\builtin printf '%%d %%d %%s\\0' %u \"$?\" \"$PWD\" >%s/st", number, dir);
-    if (back_to) {
-        buf_z(b, "; \\builtin cd -- ");
-        quote(b, str_of(back_to));
+    if (!back_to) {
+        buf_printf(b, "\\builtin printf '%%d %%d %%s\\0' %u \"$?\" \"${PWD-}\" >%s/st\n", number, dir);
+        return;
     }
-    buf_char(b, '\n');
+    buf_printf(b, "\\builtin printf '%%d %%d ' %u \"$?\" >%s/st; \\builtin cd -- ", number, dir);
+    quote(b, str_of(back_to)); /* it may be gone: where the shell is then is what counts */
+    buf_printf(b, "; \\builtin printf '%%s\\0' \"${PWD-}\" >%s/st\n", dir);
 }

@@ -45,6 +45,7 @@ struct shell {
     int ctl;    /* bash's stdin: lines to execute */
     int cmd_fd; /* the file that bash sources */
     struct fifo in, out, err, status;
+    struct buf record; /* the beginning of a report */
     struct loop_fd *out_watch, *err_watch, *status_watch, *in_watch;
 
     bool proved; /* this bash has reported something */
@@ -74,7 +75,12 @@ struct shell {
     int64_t last_output_ms, ending_since_ms;
 };
 
-static const char shell_setup[] = "set +o history +H; unset HISTFILE MAILCHECK; PS1='$ ' PS2='> '\n";
+/* SIGINT does not end every command: bash gives up only if the program that it waits for dies of SIGINT, too, and goes on
+ * with what follows if that one ends otherwise, or if the command has a trap. A trap of ours is heard before anything that
+ * follows, whatever the program did. */
+#define END_SIGNAL SIGRTMAX
+static const char shell_setup[] = "set +o history +H; unset HISTFILE MAILCHECK; PS1='$ ' PS2='> '; "
+                                  "trap '\\builtin trap - INT; \\builtin kill -INT \"$$\"' RTMAX\n";
 
 static void on_output(void *arg, uint32_t events);
 static void on_errors(void *arg, uint32_t events);
@@ -164,6 +170,7 @@ struct shell *shell_get(struct init *in, struct str name, struct err *e)
     }
     s->name = strndup(name.p ? name.p : "", name.n);
     set_cwd(s, init_workspace(in));
+    buf_init(&s->record, LIMIT_PATH + 64);
     stream_init(&s->out_text, 0, 0, 0);
     stream_init(&s->err_text, 0, 0, 0);
     leftover_init(&s->leftover, in->loop);
@@ -181,17 +188,17 @@ static int open_pipes(struct shell *s, struct err *e)
     struct fifo *fifos[] = { &s->in, &s->out, &s->err, &s->status };
     char path[48];
 
+    (void)mkdir(BOX_RUN_DIR, 0755); /* root of the box may have removed them */
+    (void)mkdir(s->dir, 0755);
     for (size_t i = 0; i < ARRAY_LEN(fifos); i++) {
         int r = fifo_open(fifos[i], s->dir, names[i], e);
         if (r < 0)
             return r;
     }
-    if (s->cmd_fd < 0) {
-        snprintf(path, sizeof path, "%s/cmd", s->dir);
-        s->cmd_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
-        if (s->cmd_fd < 0)
-            return err_sys(e, "make %s", path);
-    }
+    snprintf(path, sizeof path, "%s/cmd", s->dir);
+    s->cmd_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (s->cmd_fd < 0)
+        return err_sys(e, "make %s", path);
     struct loop *l = s->init->loop;
     s->out_watch = loop_watch(l, s->out.fd, EPOLLIN, on_output, s);
     s->err_watch = loop_watch(l, s->err.fd, EPOLLIN, on_errors, s);
@@ -211,6 +218,8 @@ static void close_pipes(struct shell *s)
     fifo_close(&s->status);
     if (s->ctl >= 0)
         close(TAKE_FD(s->ctl));
+    if (s->cmd_fd >= 0)
+        close(TAKE_FD(s->cmd_fd));
 }
 
 /* Interactive, because only an interactive bash survives SIGINT and gives up the command it is in. Its own stdout and
@@ -367,18 +376,18 @@ static void on_command_end(struct shell *s, int exit_code)
     s->interrupted = false;
 }
 
-/* "number status directory", each report ended by NUL. */
-static void on_record(struct shell *s, char *record)
+/* "number status directory"; of a record that was too long, the directory has no end. */
+static void on_record(struct shell *s, const char *record, bool whole)
 {
-    char *status = strchr(record, ' ');
-    char *cwd = status ? strchr(status + 1, ' ') : NULL;
+    const char *status = strchr(record, ' ');
+    const char *cwd = status ? strchr(status + 1, ' ') : NULL;
 
     if (!cwd || (unsigned)strtoul(record, NULL, 10) != s->seq)
         return;
     s->proved = true;
     if (s->state != RUNNING && s->state != WAITING && s->state != ENDING)
         return;
-    if (cwd[1] == '/' && !s->borrowed_cwd)
+    if (cwd[1] == '/' && whole)
         set_cwd(s, cwd + 1);
     on_command_end(s, atoi(status + 1));
 }
@@ -387,14 +396,19 @@ static void on_status(void *arg, uint32_t events)
 {
     struct shell *s = arg;
     char text[LIMIT_PATH + 64];
-    ssize_t n = read(s->status.fd, text, sizeof text - 1);
+    ssize_t n = read(s->status.fd, text, sizeof text);
 
     (void)events;
-    if (n <= 0)
-        return;
-    text[n] = 0;
-    for (char *p = text; p < text + n; p += strlen(p) + 1)
-        on_record(s, p);
+    for (ssize_t i = 0; i < n; i++) { /* a directory with a newline comes in pieces */
+        if (text[i]) {
+            (void)buf_char(&s->record, text[i]);
+            continue;
+        }
+        auto_free char *record = strndup(s->record.p ? s->record.p : "", s->record.n);
+        bool whole = !s->record.full;
+        buf_reset(&s->record);
+        on_record(s, record, whole);
+    }
 }
 
 static void on_bytes(struct shell *s, struct stream *to, struct fifo *f)
@@ -485,6 +499,7 @@ static int send_lines(struct shell *s, const struct shell_command *c, struct err
 
     s->borrowed_cwd = c->cwd.p != NULL;
     s->seq++;
+    buf_reset(&s->record);
     int r = line_add_command(&b, s->dir, c, s->last_exit, e);
     if (r < 0)
         return r;
@@ -624,13 +639,13 @@ int shell_input(struct shell *s, struct str data, bool eof, const struct shell_w
 /* Looking and ending */
 
 /* Before its children get theirs: bash gives up the whole command only if it was interrupted before the child that it
- * waits for died of it. SIGINT makes bash give up the line it is in. If that was the one that reports the status,
- * nothing would follow, so it is asked again; a second report of the same command is ignored. */
-static void interrupt_bash(struct shell *s)
+ * waits for died of it. Bash gives up the line it is in. If that was the one that reports the status, nothing would
+ * follow, so it is asked again; a second report of the same command is ignored. */
+static void interrupt_bash(struct shell *s, int sig)
 {
     AUTO(buf_done) struct buf b = { .cap = 64 * KiB };
 
-    kill(s->pid, SIGINT);
+    kill(s->pid, sig);
     line_add_status(&b, s->dir, s->seq, s->borrowed_cwd ? s->cwd : NULL);
     (void)!write(s->ctl, b.p, b.n);
 }
@@ -641,7 +656,7 @@ static void end_rounds(struct shell *s)
     int64_t since = now_ms() - s->ending_since_ms;
 
     if (since >= GIVE_UP_MS) {
-        char *cwd = proc_cwd(s->pid);
+        char *cwd = s->borrowed_cwd ? NULL : proc_cwd(s->pid);
         if (cwd)
             set_cwd(s, cwd);
         free(cwd);
@@ -651,7 +666,7 @@ static void end_rounds(struct shell *s)
         return;
     }
     (void)tree_kill(s->init, &t);
-    interrupt_bash(s);
+    interrupt_bash(s, SIGINT);
     loop_timer_set(s->look, ROUND_MS);
 }
 
@@ -665,10 +680,11 @@ static void end_command(struct shell *s, enum shell_end why)
     s->why = why;
     s->ending_since_ms = now_ms();
     loop_timer_set(s->limit, -1);
-    /* First as ^C does it: programs may say where they were, and bash gives up the rest of the command. */
+    /* First as ^C does it: programs may say where they were, and bash gives up the rest of the command. A read of bash
+     * itself ends only by the SIGINT of the rounds that follow. */
     procs_done(&s->doomed);
     (void)procs_scan(s->init, &t, &s->doomed);
-    interrupt_bash(s);
+    interrupt_bash(s, END_SIGNAL);
     (void)procs_signal(&s->doomed, SIGINT);
     loop_timer_set(s->look, POLITE_MS);
 }
@@ -728,7 +744,7 @@ int shell_interrupt(struct shell *s, const struct shell_watch *w, struct err *e)
     bool watched = s->watch.cb != NULL;
     if (!watched)
         watch_again(s, w);
-    interrupt_bash(s);
+    interrupt_bash(s, SIGINT);
     (void)tree_signal(s->init, &t, SIGINT);
     return watched;
 }

@@ -6,6 +6,7 @@
 
 #include "base/limits.h"
 #include "base/log.h"
+#include "session/box_key.h"
 #include "session/call.h"
 #include "session/carry.h"
 #include "session/link.h"
@@ -139,6 +140,7 @@ static void box_free(struct box *b)
         map_del(&b->node->boxes, str_of(b->id));
     if (b->seat[0])
         map_del(&b->node->seated, str_of(b->seat));
+    box_key_drop(b);
     link_free(b->link);
     for (int i = 0; i < SEAT_GAUGES; i++)
         if (b->gauges[i] >= 0)
@@ -371,6 +373,7 @@ int box_record(struct box *b, struct err *e)
     jw_kz(&w, "parent_root", b->spec.parent_root);
     profile_print(&b->spec.profile, true, &w);
     jw_obj_end(&w);
+    box_key_record(b, &w);
     jw_kbool(&w, "step_states", b->step_states);
     if (b->headed)
         jw_kz(&w, "display", b->headed > 0 ? "headed" : "headless");
@@ -576,6 +579,9 @@ static struct tenant_use charge_of(const struct box_spec *s)
 
 struct box *box_new(struct node *n, const struct box_ask *ask, struct err *e)
 {
+    struct box *made = NULL;
+    if (box_key_find(n, ask, &made, e) != 0)
+        return made;
     if ((int64_t)n->box_count >= n->opts.box_max) {
         err_set(e, ERR_BUSY, "box.max (%ld boxes) is reached; destroy some or try again later", (long)n->opts.box_max);
         return NULL;
@@ -601,6 +607,7 @@ struct box *box_new(struct node *n, const struct box_ask *ask, struct err *e)
     b->standing = ask->standing;
     b->labels = arena_copy(&b->arena, ask->labels);
     b->secrets = arena_copy(&b->arena, ask->secrets);
+    box_key_take(b, ask);
     b->step_states = ask->step_states;
     b->headed = ask->headed;
     b->forked_at = arena_copy(&b->arena, ask->forked_at);
@@ -829,6 +836,7 @@ struct box *box_adopt(struct node *n, const struct seat_reply *r, const int *tak
     const struct json *secrets = json_get(record, "secrets");
     if (secrets && secrets->type == JSON_OBJ)
         b->secrets = arena_copy(&b->arena, secrets->raw);
+    box_key_adopt(b, record);
     struct str image = json_get_str(record, "image");
     snprintf(b->spec.image, sizeof b->spec.image, "%.*s", STR_ARG(image));
     spec_read(spec, &b->spec);

@@ -70,6 +70,7 @@ struct node {
     struct secrets *secrets;
     struct map boxes;        /* id -> struct box */
     struct map seated;       /* seat -> struct box */
+    struct map box_keys;     /* tenant's key of the idempotency key -> struct box */
     struct map workers;      /* tenant's key of the id -> struct worker */
     struct map trajectories; /* the same -> struct trajectory, those in use */
     struct call *commits;    /* calls that wait for their newest record to be written */
@@ -133,6 +134,8 @@ struct box {
     int64_t ttl_ms, expires_us;   /* 0: never */
     struct str labels;            /* JSON object */
     struct str secrets;           /* JSON object, or absent: variable -> name of a secret */
+    struct str key, map_key;      /* idempotency key, and its name in node->box_keys; absent: none */
+    char key_hash[33];            /* of what was asked for with it */
     struct session *sessions;     /* by next_in_box */
     struct call *running;
     size_t running_count;
@@ -246,6 +249,8 @@ struct box_ask {
     struct box_spec spec;
     int64_t ttl_ms;
     struct str labels; /* JSON object or absent */
+    struct str key;    /* idempotency key; absent: none */
+    struct str wish;   /* with a key: the whole of what is asked for */
     bool temporary, standing;
     bool step_states;
     int headed;
@@ -257,7 +262,7 @@ struct box_ask {
     const struct json *origin_of; /* nullable: the config whose keys say what it is made from; borrowed until box_new */
     struct str origin;            /* of a fork: what its original had */
 };
-struct box *box_new(struct node *n, const struct box_ask *ask, struct err *e);
+struct box *box_new(struct node *n, const struct box_ask *ask, struct err *e); /* or the one that has the key */
 void box_when_up(struct box *b, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
 void box_close(struct box *b, const char *reason, void (*cb)(void *arg, struct box *b, const struct err *e), void *arg);
 void box_let_go(struct box *b, struct session *s, const char *reason);

@@ -49,20 +49,27 @@ static void box_create(struct web *w)
         return;
     }
     for (const struct json *k = w->body ? w->body->first : NULL; k; k = k->next)
-        if (!box_is_ask_key(k->name) || str_is(k->name, "box")) {
+        if ((!box_is_ask_key(k->name) || str_is(k->name, "box")) && !str_is(k->name, "idempotency_key")) {
             web_error(w, 400, ERR_INVALID,
                       "%.*s: unknown key (known: image, memory, disk, shm, cpu, pids, open_files, network, sudo, "
                       "user_namespaces, mounts, ttl, labels, state, determinism, secrets, display, repo, task, "
-                      "allow_unenforced, cold)",
+                      "allow_unenforced, cold, idempotency_key)",
                       STR_ARG(k->name));
             return;
         }
+    const struct json *key = json_get(w->body, "idempotency_key");
+    if (key && key->type != JSON_STR) {
+        web_error(w, 400, ERR_TYPE, "idempotency_key: expected string, got %s", json_type_name(key->type));
+        return;
+    }
     if (box_ask_bind(w->node, w->body, &ask, &e) < 0) {
         web_error(w, web_status_of(e.code), e.code, "%s", e.msg);
         return;
     }
     ask.standing = true;
     ask.tenant = w->tenant;
+    ask.key = web_key(w);
+    ask.wish = w->body ? w->body->raw : (struct str){ 0 };
     struct box *b = box_new(w->node, &ask, &e);
     if (!b) {
         web_error(w, web_status_of(e.code), e.code, "%s", e.msg);

@@ -511,7 +511,14 @@ static void on_started(void *arg, struct job *j)
 {
     struct task *t = arg;
     struct start_result out = { .job_id = str_of(job_describe(j).id), .pid = job_describe(j).pid };
+    struct err e = { 0 };
 
+    if (out.pid < 0) {
+        errno = EAGAIN;
+        err_sys(&e, "start background program %s", job_describe(j).id);
+        fail(t, &e);
+        return;
+    }
     task_finish(t, OUTCOME_OK, NULL, &out, 0, NULL);
 }
 

@@ -182,6 +182,33 @@ def test_timeout_ends_even_what_does_not_want_to_end(box, command):
     sg.wait_for(lambda: not alive(box, "sleep 60"), 3)
 
 
+DEAF = "python3 -c 'import signal, time\nsignal.signal(2, signal.SIG_IGN)\ntime.sleep(60)'"
+POLITE = "python3 -c 'import time\ntry: time.sleep(60)\nexcept KeyboardInterrupt: print(\"bye\")'"
+
+
+@pytest.mark.parametrize("how", ["timeout", "killed"])
+@pytest.mark.parametrize("command", [
+    f"{DEAF}; touch /tmp/after", f"{POLITE} || true; touch /tmp/after", f"{DEAF} || touch /tmp/after", f"{DEAF} | cat; touch /tmp/after",
+    f"f() {{ {POLITE}; touch /tmp/after; }}; f\ntouch /tmp/after", "trap 'echo caught' INT; sleep 60; touch /tmp/after",
+    "trap '' INT; sleep 60; touch /tmp/after", f"sudo sh -c 'trap \"\" INT; sleep 60; touch /tmp/after'; touch /tmp/after"])
+def test_nothing_that_follows_in_an_ended_command_runs(box, command, how):
+    """Bash itself goes on after a program that does not die of SIGINT."""
+    box.run("x=kept")
+    if how == "timeout":
+        r = box.run("touch /tmp/begun; " + command, timeout=0.7)
+    else:
+        replies = []
+        t = threading.Thread(target=lambda: replies.append(box.run("touch /tmp/begun; " + command, timeout=60)))
+        t.start()
+        sg.wait_for(lambda: box.tool("file:exists", {"path": "/tmp/begun"}, status=None)["data"]["exists"])
+        time.sleep(0.2)  # for Python to have its handler
+        box.tool("bash:kill")
+        t.join()
+        r = replies[0]
+    assert r["outcome"] == how and r["data"]["shell_restarted"] is False, r
+    assert box.out("ls /tmp/after 2>/dev/null || echo $x") == "kept\n"
+
+
 def test_timeout_of_the_tool_and_of_the_envelope_the_smaller_counts(box):
     for outer, inner in ((1, 300), (300, 1), (None, 1)):
         t = time.monotonic()

@@ -238,6 +238,58 @@ def test_create_of_a_client_that_hung_up_leaves_no_box_that_nobody_knows(server)
     assert {b["id"] for b in server.get("/sg/v1/boxes")["boxes"]} == before
 
 
+# ---- boxes ----
+
+@pytest.mark.parametrize("how", ["header", "field"])
+def test_same_key_and_body_is_the_same_box_as_long_as_there_is_one(server, how):
+    key, made = sg.unique("k"), []
+
+    def create(**spec):
+        body = {**spec, "idempotency_key": key} if how == "field" else spec
+        return server.request("POST", "/sg/v1/boxes", body, headers={"Idempotency-Key": key} if how == "header" else None)
+
+    threads = [threading.Thread(target=lambda: made.append(create(labels={"k": key}, cold=True))) for _ in range(8)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert {r.status for r in made} == {201} and len({r["id"] for r in made}) == 1, "also while it is being made"
+    assert len(server.get(f"/sg/v1/boxes?label=k={key}")["boxes"]) == 1
+    r = create(labels={"k": key}, cold=False)
+    assert r.status == 409 and r["error"]["code"] == "exists" and key in r["error"]["message"], r
+    server.destroy(made[0]["id"])
+    again = create(labels={"k": key}, cold=True)
+    assert again.status == 201 and again["id"] != made[0]["id"]
+    server.destroy(again["id"])
+
+
+def test_key_of_a_box_that_could_not_be_made_is_free_again(server):
+    headers = {"Idempotency-Key": sg.unique("k")}
+    assert server.request("POST", "/sg/v1/boxes", {"image": "/nope"}, headers=headers).status == 403
+    r = server.request("POST", "/sg/v1/boxes", {}, headers=headers)
+    assert r.status == 201
+    server.destroy(r["id"])
+
+
+@pytest.mark.parametrize("key, says", [("x" * 257, "LIMIT_KEY (256)"), (5, "idempotency_key: expected string, got number")])
+def test_bad_key_of_a_box_is_refused_by_name(server, key, says):
+    r = server.request("POST", "/sg/v1/boxes", {"idempotency_key": key})
+    assert r.status == 400 and says in r["error"]["message"], r
+
+
+def test_box_is_found_by_its_key_after_kill_9_and_after_a_restart():
+    with sg.running("--pool-size", "0") as s:
+        def create(**spec):
+            return s.insist("POST", "/sg/v1/boxes", spec, key="mine")
+        box = create(ttl=600)["id"]
+        for how in (lambda: s.kill_role("serve"), lambda: s.kill_role("recorder"), s.restart):
+            how()
+            assert create(ttl=600)["id"] == box and create(ttl=500).status == 409
+        s.post(f"/sg/v1/boxes/{box}/restore", {"state": s.post(f"/sg/v1/boxes/{box}/snapshot", {}, status=201)["state"]})
+        s.kill_role("serve")
+        assert create(ttl=600)["id"] == box, "in its new seat, too"
+
+
 # ---- crashes ----
 
 def test_answer_is_replayed_after_kill_9_and_after_a_restart():

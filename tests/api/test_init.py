@@ -104,11 +104,25 @@ def test_a_builtin_endless_loop_times_out_and_the_shell_lives(box):
     assert box.run("echo $v")["stdout"] == "1\n"
 
 
-def test_a_shell_that_ignores_interrupts_is_replaced_where_it_was(box):
-    r = box.run("cd /usr; trap '' INT; while :; do :; done", timeout=0.2)
+def test_a_shell_that_ignores_interrupts_gives_up_its_command_too(box):
+    r = box.run("cd /usr; v=1; trap '' INT; while :; do :; done", timeout=0.2)
+    assert (r["outcome"], r["shell_restarted"], r["cwd"]) == ("timeout", False, "/usr")
+    assert box.run("pwd; echo [$v]")["stdout"] == "/usr\n[1]\n"
+
+
+def test_a_shell_that_does_not_come_back_is_replaced_where_it_was(box):
+    r = box.run("cd /usr; v=1; kill -STOP $$", timeout=0.2)
     assert (r["outcome"], r["shell_restarted"], r["cwd"]) == ("timeout", True, "/usr")
     r = box.run("pwd; echo [$v]")
     assert r["stdout"] == "/usr\n[]\n" and not r["shell_restarted"]
+
+
+def test_a_shell_whose_directory_was_removed_is_replaced(box):
+    for what in ("/run/sandglass/[0-9]*", "/run/sandglass"):
+        box.run(f"sudo rm -rf {what}", timeout=0.3)
+        r = box.run("cd /usr; echo back; v=1")
+        assert (r["outcome"], r["stdout"]) == ("ok", "back\n"), r
+        assert box.run("pwd; echo $v")["stdout"] == "/usr\n1\n"
 
 
 def test_a_fork_storm_dies_on_timeout(box):
@@ -163,6 +177,19 @@ def test_environment_and_directory_of_one_command(box):
     r = box.run("echo no", cwd="/nope")
     assert r["outcome"] == "task_error" and "/nope" in r["message"]
     assert box.run("echo no", env={"1x": "a"})["outcome"] == "invalid_request"
+
+
+def test_the_directory_that_is_reported_is_where_the_shell_is(box):
+    assert box.run("mkdir -p $'a\\nb c\\n'; cd $'a\\nb c\\n'")["cwd"] == "/home/gem/a\nb c\n"
+    assert box.run("pwd", cwd="/usr")["stdout"] == "/usr\n"
+    assert box.run("pwd")["stdout"] == "/home/gem/a\nb c\n\n"
+    assert box.run("cd; mkdir -p d; cd d; mv ../d ../e")["cwd"] == "/home/gem/d"
+    r = box.run("false", cwd="/usr")
+    assert (r["exit_code"], r["cwd"]) == (1, box.run("pwd")["stdout"][:-1])
+    assert box.run("cd; kill -STOP $$", cwd="/usr", timeout=0.2)["cwd"] == "/usr", "where the shell was before"
+    deep = box.run("cd /tmp; for i in {1..50}; do d=$(printf %0150d 0); mkdir $d; cd $d; done; echo ${#PWD}")
+    assert int(deep["stdout"]) > 7000 and box.run("cd /tmp")["cwd"] == "/tmp"
+    assert box.run("set -u; unset PWD")["outcome"] == "ok" and box.run("cd /usr; set +u")["cwd"] == "/usr"
 
 
 def test_stdin_is_fed_and_ends(box):
@@ -225,6 +252,7 @@ def test_interrupt_and_kill_end_a_running_and_a_waiting_command(box):
     assert (r["outcome"], r["exit_code"]) == ("killed", 137)
     box.run("read x")
     assert box.call("bash:kill")["outcome"] == "killed"
+    box.run("true")  # bash leaves a status above 128 as it was
     box.run("read x")
     assert box.call("bash:interrupt")["exit_code"] == 130
     assert box.run("echo ok")["stdout"] == "ok\n"

@@ -146,6 +146,20 @@ def test_pids_limit_counts_threads(server):
         assert r["outcome"] == "pid_limit" and "can't start new thread" in r["data"]["stderr"], r
 
 
+@pytest.mark.parametrize("before", ["true", "sleep 1000 & true"])
+def test_background_program_that_could_not_be_started_is_none_that_succeeded(server, before):
+    """Each has a keeper: what is refused may be the keeper, or its child."""
+    with server.box(pids=24) as b:
+        b.out(before)
+        started = []
+        while (r := b.tool("bash:start", {"command": "sleep 1000"}, status=None))["outcome"] == "ok":
+            started.append(r["data"]["job_id"])
+        assert r["outcome"] == "pid_limit" and len(started) < 24, r
+        jobs = b.tool("bash:list")["data"]["jobs"]
+        assert {j["job_id"] for j in jobs if j["status"] == "running"} == set(started)
+        assert all(j["exit_code"] == 126 for j in jobs if j["status"] == "completed"), jobs
+
+
 def test_other_boxes_do_not_feel_a_fork_bomb(server):
     with server.box(pids=200, cpu=0.5) as bad, server.box() as good:
         t = threading.Thread(target=lambda: bad.run(":(){ :|:& };:", timeout=4))

@@ -132,8 +132,9 @@ def test_a_slow_reader_holds_nobody_but_itself(server, box):
 
 def test_a_reader_that_comes_late_gets_all_of_a_file_that_was_sent_long_ago(server, box):
     shell(server, box, "head -c 3000000 /dev/zero > /tmp/late")
-    s = socket.create_connection(("127.0.0.1", server.port))
-    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    s = socket.socket()
+    s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)  # before it connects: else the window crawls
+    s.connect(("127.0.0.1", server.port))
     s.sendall(f"GET /sg/v1/boxes/{box}/files?path=/tmp/late HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
     time.sleep(0.5)  # the tool has ended by now
     got = b""

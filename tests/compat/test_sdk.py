@@ -276,6 +276,9 @@ def test_only_what_cannot_happen_twice_is_asked_again(server, client):
         mine.write("/home/gem/f", b"whole")
         proxy.cuts = 1
         assert mine.read("/home/gem/f") == b"whole"
+        proxy.cuts = 2
+        with cut.create(labels={"cut": url[-5:]}) as made:
+            assert [b.id for b in client.boxes("cut=" + url[-5:])] == [made.id]
 
 
 def test_for_models(box):

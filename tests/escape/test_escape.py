@@ -674,6 +674,55 @@ def test_symlink_race_in_the_file_tools_gains_nothing(server, box, canaries, tar
     assert sg.read("/etc/passwd").find("harmless") < 0
 
 
+# ---- back in time ----
+
+PLACES = ["/etc/hostname", "/etc/hosts", "/etc/resolv.conf", "/dev/null", "/dev/pts", "/dev/console", "/dev", "/proc", "/sys", "/run/sandglass/x", "/tmp",
+          "/var/tmp", "/srv", "/opt", "/mnt", "/root", "/usr/local", "/dev/shm", "/home/gem",
+          "/etc/passwd", "/usr/bin/sudo"]
+
+
+@pytest.mark.parametrize("target", ["", "/file", "/proc/self/cwd", "/proc/1/root"])
+def test_links_that_a_box_leaves_behind_lead_no_fork_to_the_host(server, box, canaries, tmp_path, target):
+    """CVE-2025-31133, CVE-2025-52565, CVE-2025-52881, CVE-2026-41579: what mounts and writes are led by is the box's own.
+    Of a state, the next box is made; whatever is set up in it meets links in its place."""
+    host, secret = tmp_path / "host", secrets.token_hex(16)
+    host.mkdir()
+    (host / "file").write_text(secret)
+    led = target if target.startswith("/proc") else f"{host}{target}"
+    box.run(f"sudo sh -c 'for p in {' '.join(PLACES)}; do rm -rf $p; ln -sfnT {led} $p; done'", timeout=60)
+    links = box.run(f"for p in {' '.join(PLACES)}; do [ -L $p ] && echo $p; done")["data"]["stdout"].split()
+    assert {"/etc/hostname", "/etc/resolv.conf", "/etc/passwd", "/var/tmp", "/usr/bin/sudo"} <= set(links), links
+    made = server.request("POST", f"/sg/v1/boxes/{box.id}/snapshot", {})
+    assert made.status == 201, made
+    forked = server.request("POST", f"/sg/v1/boxes/{box.id}/fork", {"n": 2})
+    server.request("POST", f"/sg/v1/boxes/{box.id}/restore", {"state": made["state"]})
+    boxes = [box.id] + [x["id"] for x in forked.json.get("boxes", [])]
+    for b in boxes:
+        for tool, params in (("bash:run", {"command": f"cat {host}/* /etc/hostname /tmp/file /home/gem/file; echo x > {host}/new; sudo touch {led}/new"}),
+                             ("file:read", {"path": "/home/gem/file"}), ("file:write", {"path": "/tmp/file", "content": "x"})):
+            assert secret not in json.dumps(server.tool(b, tool, params, status=None, timeout=10))
+    assert [p.name for p in host.iterdir()] == ["file"] and (host / "file").read_text() == secret
+    for b in boxes[1:]:
+        server.destroy(b)
+
+
+def test_what_a_box_may_is_the_same_after_a_fork_and_a_restore(server, other):
+    """A snapshot is no way to a network, to root or beyond a limit."""
+    look = ("grep -c : /proc/net/dev; ulimit -n; df -B1 --output=size / | tail -1; grep -E '^(Cap|NoNewPrivs|Seccomp:)' /proc/self/status; "
+            "grep -c . /proc/self/mountinfo; command -v sudo; ls /run/sandglass/sudo 2>&1")
+    with server.box(network="none", sudo=False, pids=40, memory="128m", disk="48m", open_files=200) as b:
+        before, may = b.run(look)["data"]["stdout"], {k: b.show()[k] for k in ("limits", "network", "sudo", "user_namespaces")}
+        state = server.post(f"/sg/v1/boxes/{b.id}/snapshot", {}, status=201)["state"]
+        copy = sg.Box(server, server.post(f"/sg/v1/boxes/{b.id}/fork", {"n": 1}, status=201)["boxes"][0]["id"])
+        server.post(f"/sg/v1/boxes/{b.id}/restore", {"state": state})
+        for x in (b, copy):
+            assert {k: x.show()[k] for k in may} == may
+            assert x.run(look)["data"]["stdout"] == before
+            assert x.run("python3 -c 'b = bytearray(200 << 20)'")["outcome"] == "oom"
+            assert x.run("for i in $(seq 60); do sleep 20 & done", timeout=60)["outcome"] == "pid_limit"
+        server.destroy(copy.id)
+
+
 # ---- sockets ----
 
 @WHO

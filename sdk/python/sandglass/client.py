@@ -149,9 +149,12 @@ class Sandglass:
         determinism       True or a dict: the same machine in every run (docs/replay.md)
         secrets           {"VARIABLE": "NAME"}, of the server's store (docs/access.md)
         sudo, user_namespaces, mounts, display, allow_unenforced, cold: as the settings `box.*` (docs/configuration.md)
+        idempotency_key   of your own: the same key and spec is the same box, as long as there is one
         """
-        answer = self.request("POST", "/sg/v1/boxes", {k: v for k, v in spec.items() if v is not None},
-                                    timeout=900)
+        body = {k: v for k, v in spec.items() if v is not None}
+        if self._retries:
+            body.setdefault("idempotency_key", uuid.uuid4().hex)
+        answer = self.request("POST", "/sg/v1/boxes", body, safe="idempotency_key" in body, timeout=900)
         return Box(self, answer["id"], answer)
 
     def get(self, box: str) -> Box:
