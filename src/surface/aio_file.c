@@ -324,7 +324,8 @@ static const struct field glob_in[] = {
     FIELD(BOOL, struct glob_in, files_only, "no directories", .def = true),
     FIELD(BOOL, struct glob_in, include_metadata, "size and time of each", .def = true),
     FIELD(INT, struct glob_in, max_results, "at most", .def = 5000, .min = 1, .max = 50000),
-    FIELD(STR, struct glob_in, sort_by, "path, name, size or modified_time", .def_str = "path", .max = 32),
+    FIELD(STR, struct glob_in, sort_by, "what comes first", .def_str = "path",
+          .choices = "path|name|size|type|modified_time|modified|mtime|time"),
     FIELD(BOOL, struct glob_in, sort_desc, "the other way round"),
     { 0 },
 };
@@ -567,7 +568,8 @@ static const struct field list_in[] = {
           .max = LIMIT_TREE_DEPTH),
     FIELD(BOOL, struct list_in, include_size, "bytes of each", .def = true),
     FIELD(BOOL, struct list_in, include_permissions, "permissions of each"),
-    FIELD(STR, struct list_in, sort_by, "name, size, modified or type", .def_str = "name", .max = 32),
+    FIELD(STR, struct list_in, sort_by, "what comes first", .def_str = "name",
+          .choices = "name|path|size|type|modified|modified_time|mtime|time"),
     FIELD(BOOL, struct list_in, sort_desc, "the other way round"),
     { 0 },
 };

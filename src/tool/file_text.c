@@ -126,7 +126,7 @@ int file_replace_run(struct hand *h, const void *params, void *result, struct er
     char *path = NULL;
 
     if (!p->old.n)
-        return err_set(e, ERR_INVALID, "old is empty");
+        return err_set(e, ERR_INVALID, "the text to be replaced is empty");
     int n = file_path(h, p->path, &path, e);
     if (n >= 0)
         n = p->sudo ? file_sudo_read(h, path, &text, e) : file_read_all(h, path, &text, &st, e);

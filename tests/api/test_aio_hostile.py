@@ -238,3 +238,9 @@ def test_a_wait_for_an_event_that_does_not_exist_is_refused(server):
     r = server.request("POST", "/v1/file/watch/wait", {"path": "/tmp/x", "event_types": ["create", "crate"]})
     assert r.status == 422 and r["detail"][0]["loc"] == ["body", "event_types"], r
     assert "event_types[1]: \"crate\" is not one of create|write|remove|rename|chmod" in r["detail"][0]["msg"]
+
+
+@pytest.mark.parametrize("operation, body", [("list", {}), ("glob", {"pattern": "*"})])
+def test_an_order_that_there_is_not_is_refused_with_those_that_there_are(server, operation, body):
+    r = server.request("POST", "/v1/file/" + operation, {"path": "/tmp", "sort_by": "colour", **body})
+    assert r.status == 422 and r["detail"][0]["loc"] == ["body", "sort_by"] and "modified_time" in r["detail"][0]["msg"], r
