@@ -778,6 +778,7 @@ static void on_frozen(void *arg, const struct seat_reply *r, const int *take_gau
     } else {
         if (b->state != BOX_CLOSING && b->state != BOX_QUARANTINED)
             b->state = f->frozen ? BOX_PAUSED : BOX_RUNNING;
+        b->still_us = now_us();
         f->cb(f->arg, b, NULL);
         for (struct session *s = b->sessions, *next; s; s = next) {
             next = s->next_in_box;

@@ -62,6 +62,7 @@ struct call { /* also the answer: surfaces read it in their callback */
     /* how it went */
     enum outcome outcome;
     bool retry_safe, trainable, replayed;
+    bool held_up;    /* its time went by while somebody had its box stand still: not the agent's doing */
     bool unrecorded; /* refused without a trace */
     enum err_code error;
     int sys;                  /* errno, if the tool said one */

@@ -140,6 +140,7 @@ struct box {
     struct call *running;
     size_t running_count;
     int64_t last_run_us; /* of the call that ended last */
+    int64_t still_us;    /* monotonic: when a pause of it last began or ended; 0: never */
     struct box_waiter *opening, *closing;
     struct dial *dials; /* connections that are being made */
     size_t dialed;      /* those and the ones that are open */

@@ -549,6 +549,28 @@ def test_call_under_way_survives_a_pause(server):
         assert reply and reply[0]["data"]["stdout"] == "one\ntwo\n", reply
 
 
+def timed_out(b, meanwhile):
+    reply = []
+    t = threading.Thread(target=lambda: reply.append(b.run("sleep 30", timeout=1.5)))
+    t.start()
+    time.sleep(0.3)
+    meanwhile()
+    t.join(20)
+    assert reply[0]["outcome"] == "timeout", reply
+    return reply[0]
+
+
+def test_a_timeout_is_the_agents_own_unless_its_box_was_paused_meanwhile(server):
+    with server.box() as b:
+        def pause():
+            server.post(f"/sg/v1/boxes/{b.id}/pause")
+            time.sleep(1.5)
+            server.post(f"/sg/v1/boxes/{b.id}/resume")
+
+        assert timed_out(b, pause)["trainable"] is False
+        assert timed_out(b, lambda: None)["trainable"] is True
+
+
 def test_paused_box_can_be_deleted(server):
     box = server.create()
     server.post(f"/sg/v1/boxes/{box}/pause")
