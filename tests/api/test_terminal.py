@@ -1,6 +1,9 @@
 """The terminal: a shell behind a WebSocket that lives in the box, whoever looks at it."""
 
 import json
+import os
+import signal
+import threading
 import time
 
 import pytest
@@ -181,6 +184,47 @@ def test_places_of_viewers_are_used_again(server, box):
     stays.json(type="input", data="echo stays$((1+1))\n")
     stays.until("stays2")
     stays.close()
+
+
+def test_a_viewer_may_leave_and_another_come_while_the_session_is_closed(server, box):
+    stays, goes = connect(server, box), connect(server, box)
+    session, closed = greet(stays), greet(goes)
+    init = server.init_pid(box)
+    os.kill(init, signal.SIGSTOP)  # so that it hears of all this at once
+    try:
+        delete = threading.Thread(target=server.delete, args=(f"/box/{box}/v1/shell/sessions/{closed}",))
+        delete.start()
+        time.sleep(0.3)
+        goes.close()
+        time.sleep(0.3)
+        comes = connect(server, box, f"?session_id={session}")
+        time.sleep(0.3)
+    finally:
+        os.kill(init, signal.SIGCONT)
+    delete.join()
+    assert greet(comes) == session
+    comes.json(type="input", data="echo both$((1+1))\n")
+    comes.until("both2"), stays.until("both2")
+    comes.close(), stays.close()
+
+
+def test_a_new_size_is_told_to_others_though_the_program_is_silent(server, box):
+    a = connect(server, box)
+    session = greet(a)
+    b = connect(server, box, f"?session_id={session}&after=0")
+    greet(b)
+    a.json(type="input", data="stty -echo; echo now$((1+1)); exec sleep 1000\n")
+    b.until("now2")
+    a.json(type="resize", cols=61, rows=11)
+    while (m := b.message())["type"] != "size":
+        pass
+    assert m["data"] == {"cols": 61, "rows": 11}
+    c = connect(server, box, f"?session_id={session}&cols=62&rows=12")
+    greet(c)
+    while (m := b.message())["type"] != "size":
+        pass
+    assert m["data"] == {"cols": 62, "rows": 12}
+    a.close(), b.close(), c.close()
 
 
 def test_unknown_sessions_bad_messages_and_other_origins_are_told(server, box):
