@@ -270,6 +270,24 @@ def test_closing_the_session_ends_the_viewers(server, box):
     assert last["type"] == "exit"
 
 
+def test_a_box_that_is_reset_ends_its_viewers_and_has_new_ones(server):
+    box = server.create()
+    for _ in range(3):
+        c, other = connect(server, box), connect(server, box)
+        greet(c), greet(other)
+        server.tool(box, "box:reset")
+        while (frame := c.recv())[0] != 8:
+            last = json.loads(frame[1])
+        assert last == {"type": "error", "data": "the box or the session ended"}
+        other.sock.close()
+    c = connect(server, box)
+    greet(c)
+    c.json(type="input", data="echo new$((1+1))\n")
+    c.until("new2")
+    c.close()
+    server.destroy(box)
+
+
 def test_the_page_has_all_that_it_needs_here(server):
     page = server.request("GET", "/terminal")
     assert page.status == 200 and "'none'" in page.headers["Content-Security-Policy"]
