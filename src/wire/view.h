@@ -41,7 +41,7 @@ enum view_type {
 enum {
     VIEW_MAX = 64 * 1024, /* bytes of one message */
     /* Bytes for a view that were not TAKEN yet, heads and all, for each message becomes one to its client: a view that
-     * stands still neither holds up others nor has serve keep much. */
+     * stands still neither holds up others nor has serve keep much. There is always room for the last message. */
     VIEW_WINDOW = 128 * 1024,
     VIEW_SLOT_BITS = 16,
 };

@@ -270,6 +270,18 @@ def test_closing_the_session_ends_the_viewers(server, box):
     assert last["type"] == "exit"
 
 
+def test_who_does_not_read_is_told_of_the_end_all_the_same(server, box):
+    c = connect(server, box)
+    session = greet(c)
+    c.json(type="input", data="yes flood\n")
+    c.until("flood\r\nflood")
+    time.sleep(1)  # all waits for it that may
+    server.delete(f"/box/{box}/v1/shell/sessions/{session}")
+    while (frame := c.recv())[0] != 8:
+        last = json.loads(frame[1])
+    assert last == {"type": "exit", "data": "the session was closed"}
+
+
 def test_a_box_that_is_reset_ends_its_viewers_and_has_new_ones(server):
     box = server.create()
     for _ in range(3):
