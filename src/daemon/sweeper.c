@@ -66,6 +66,7 @@ void sweeper_close(struct sweeper *s)
     if (s->fd < 0)
         return;
     close(TAKE_FD(s->fd));
+    (void)sched_setscheduler(s->pid, SCHED_OTHER, &(struct sched_param){ 0 }); /* now somebody waits for it */
     (void)waitpid(s->pid, NULL, 0); /* it finishes what it has, then ends by itself */
 }
 

@@ -1,6 +1,6 @@
 #include "init/huge_code.h"
 
-#include <elf.h>
+#include <link.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -18,15 +18,17 @@ static size_t whole_pages(size_t n)
 /* The segment with the code: how many of its bytes there are, if the huge pages that it would lie in are its own; else 0. */
 static size_t find_code(uintptr_t *ret_at)
 {
-    const Elf64_Phdr *all = (const Elf64_Phdr *)getauxval(AT_PHDR);
-    const Elf64_Phdr *code = NULL;
-    size_t count = getauxval(AT_PHNUM);
+    const ElfW(Phdr) *all = (const ElfW(Phdr) *)getauxval(AT_PHDR);
+    const ElfW(Phdr) *code = NULL;
+    size_t count = all ? getauxval(AT_PHNUM) : 0;
 
     for (size_t i = 0; i < count; i++)
         if (all[i].p_type == PT_LOAD && all[i].p_flags & PF_X)
             code = &all[i];
     if (!code || code->p_vaddr % HUGE)
         return 0;
+    if ((uintptr_t)huge_code - code->p_vaddr >= code->p_memsz)
+        return 0; /* it was not loaded where it was linked to: a compiler made it relocatable */
     for (size_t i = 0; i < count; i++)
         if (all[i].p_type == PT_LOAD && &all[i] != code && all[i].p_vaddr < code->p_vaddr + whole_pages(code->p_memsz))
             return 0; /* the linker puts the rest behind it */

@@ -25,7 +25,7 @@ struct view {
     uint64_t id;
     struct terminal *terminal; /* NULL: closed */
     int64_t pos;
-    size_t untaken; /* bytes of output */
+    size_t untaken; /* bytes of messages */
     int cols, rows; /* as last told */
     bool ready;     /* it may have something to say */
 };
@@ -95,42 +95,48 @@ static void say(struct views *all, const struct view_head *head, const void *p)
         buf_add(&all->out, p, head->size);
 }
 
+static void tell(struct view *v, enum view_type type, int64_t at, struct str data)
+{
+    struct view_head head = { .size = (uint32_t)data.n, .type = type, .view = v->id, .at = at };
+
+    say(v->all, &head, data.p);
+    v->untaken += sizeof head + data.n;
+}
+
+/* How many bytes the next message may have. */
+static size_t room_of(const struct view *v)
+{
+    size_t after = v->untaken + sizeof(struct view_head);
+
+    return after < VIEW_WINDOW ? VIEW_WINDOW - after : 0;
+}
+
 /* The next thing that it has to say. False: it was the last. */
 static bool fill(struct view *v)
 {
-    struct views *all = v->all;
-    struct view_head head = { .view = v->id };
-
     if (!v->terminal) {
-        head.type = VIEW_EXIT;
-        say(all, &head, NULL);
+        tell(v, VIEW_EXIT, 0, STR(""));
         return false;
     }
     struct terminal_info i = terminal_describe(v->terminal);
-    if (i.cols != v->cols || i.rows != v->rows) {
-        struct view_size size = { i.cols, i.rows };
+    struct view_size size = { i.cols, i.rows };
+    if ((i.cols != v->cols || i.rows != v->rows) && room_of(v) >= sizeof size) {
         v->cols = i.cols;
         v->rows = i.rows;
-        head.type = VIEW_SIZE;
-        head.size = sizeof size;
-        say(all, &head, &size);
+        tell(v, VIEW_SIZE, 0, (struct str){ (char *)&size, sizeof size });
     }
-    size_t room = VIEW_WINDOW - v->untaken;
+    size_t room = room_of(v);
     if (v->pos < i.total && room) {
-        struct str s = terminal_read(v->terminal, &v->pos, room < CHUNK ? room : CHUNK, &all->arena);
-        v->untaken += s.n;
-        head.type = VIEW_OUTPUT;
-        head.size = (uint32_t)s.n;
-        head.at = v->pos - (int64_t)s.n;
-        say(all, &head, s.p);
-        arena_reset(&all->arena);
+        struct str s = terminal_read(v->terminal, &v->pos, room < CHUNK ? room : CHUNK, &v->all->arena);
+        tell(v, VIEW_OUTPUT, v->pos - (int64_t)s.n, s);
+        arena_reset(&v->all->arena);
     }
     return true;
 }
 
 static bool has_more(const struct view *v)
 {
-    return v->pos < terminal_describe(v->terminal).total && v->untaken < VIEW_WINDOW;
+    return v->pos < terminal_describe(v->terminal).total && room_of(v);
 }
 
 static void put_last(struct view *v)
@@ -228,6 +234,17 @@ static bool fits_screen(const struct view_size *s)
     return s->cols > 0 && s->cols <= CELLS_MAX && s->rows > 0 && s->rows <= CELLS_MAX;
 }
 
+/* All who look at it are told, though its program may have nothing to say. */
+static void resize(struct views *all, struct terminal *t, const struct view_size *s)
+{
+    if (!fits_screen(s))
+        return;
+    terminal_resize(t, (int)s->cols, (int)s->rows);
+    for (size_t i = 0; i < LIMIT_DIALS_PER_BOX; i++)
+        if (all->slots[i] && all->slots[i]->terminal == t)
+            is_ready(all->slots[i]);
+}
+
 static bool open_view(struct views *all, const struct view_head *ask, const char *p)
 {
     size_t slot = ask->view & ((1 << VIEW_SLOT_BITS) - 1);
@@ -243,8 +260,7 @@ static bool open_view(struct views *all, const struct view_head *ask, const char
         refuse(all, ask->view, &e);
         return true;
     }
-    if (fits_screen(&size))
-        terminal_resize(t, (int)size.cols, (int)size.rows);
+    resize(all, t, &size);
     (void)terminal_type(t, STR(""), NULL); /* whoever looks sees a shell */
     struct terminal_info i = terminal_describe(t);
     int64_t first = i.total > LIMIT_TERMINAL_KEPT ? i.total - LIMIT_TERMINAL_KEPT : 0;
@@ -263,8 +279,7 @@ static bool open_view(struct views *all, const struct view_head *ask, const char
                         .rows = i.rows };
     all->slots[slot] = v;
     struct view_hello hello = { .size = { i.cols, i.rows }, .pid = i.pid, .first = first, .end = i.total };
-    struct view_head head = { .size = sizeof hello, .type = VIEW_HELLO, .view = v->id, .at = v->pos };
-    say(all, &head, &hello);
+    tell(v, VIEW_HELLO, v->pos, (struct str){ (char *)&hello, sizeof hello });
     terminal_listen(t, &v->listener);
     is_ready(v);
     return true;
@@ -280,7 +295,13 @@ static bool one_message(struct views *all, const struct view_head *head, const c
 
     if (head->type == VIEW_OPEN)
         return open_view(all, head, p);
-    if (!v || v->id != head->view || !v->terminal)
+    if (!v || v->id != head->view)
+        return true;
+    if (head->type == VIEW_CLOSE) { /* of one whose terminal was closed, too: its place may be given away at once */
+        view_free(v);
+        return true;
+    }
+    if (!v->terminal)
         return true;
     switch ((enum view_type)head->type) {
     case VIEW_INPUT:
@@ -293,9 +314,7 @@ static bool one_message(struct views *all, const struct view_head *head, const c
         if (head->size != sizeof size)
             return false;
         memcpy(&size, p, sizeof size);
-        if (fits_screen(&size))
-            terminal_resize(v->terminal, (int)size.cols, (int)size.rows);
-        is_ready(v);
+        resize(all, v->terminal, &size);
         return true;
     case VIEW_TAKEN:
         if (head->at < 0 || (size_t)head->at > v->untaken)
@@ -303,8 +322,8 @@ static bool one_message(struct views *all, const struct view_head *head, const c
         v->untaken -= (size_t)head->at;
         is_ready(v);
         return true;
-    case VIEW_CLOSE: view_free(v); return true;
     case VIEW_OPEN:
+    case VIEW_CLOSE:
     case VIEW_HELLO:
     case VIEW_OUTPUT:
     case VIEW_SIZE:

@@ -144,8 +144,10 @@ size_t plug_write(struct plug *p, struct str s)
         ssize_t n = send(p->fd, s.p + done, s.n - done, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (n < 0 && errno == EINTR)
             continue;
+        if (n < 0 && errno != EAGAIN)
+            return s.n; /* nobody will read it; whether anything comes out is told by reading */
         if (n < 0) {
-            p->full = true; /* or broken: then the loop says so */
+            p->full = true;
             if (!p->busy)
                 arm(p);
             break;

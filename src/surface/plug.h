@@ -16,5 +16,5 @@ struct plug_handler {
 struct plug *plug_new(struct loop *l, int fd, const struct plug_handler *h, void *arg); /* borrows fd; begins held */
 void plug_free(struct plug *p);                  /* accepts NULL; safe in its own callbacks */
 void plug_hold(struct plug *p, bool hold);       /* no data until it is let go */
-size_t plug_write(struct plug *p, struct str s); /* how many bytes it took */
+size_t plug_write(struct plug *p, struct str s); /* how many bytes it took; all, if nobody reads any more */
 void plug_end(struct plug *p);                   /* nothing more will be written */

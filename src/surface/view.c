@@ -23,7 +23,7 @@ struct view {
     uint64_t id;
     const struct view_handler *handler;
     void *arg;
-    size_t untaken; /* bytes of output */
+    size_t untaken; /* bytes of messages */
 };
 
 struct views {
@@ -193,7 +193,8 @@ static void one_message(struct views *s, const struct view_head *head, const cha
         view_end(v, why);
         return;
     }
-    v->untaken += head->type == VIEW_OUTPUT ? head->size : 0;
+    if (head->type != VIEW_EXIT)
+        v->untaken += sizeof *head + head->size;
     if (v->untaken <= VIEW_WINDOW && v->handler->message(v->arg, head, p))
         return;
     v = find_view(s, head->view); /* it may have been closed */

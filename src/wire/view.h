@@ -6,7 +6,7 @@
  *                          output that is wanted, < 0: so many from its end
  *                  INPUT   bytes
  *                  RESIZE  struct view_size
- *                  TAKEN   at: so many more bytes of output are wanted; see VIEW_WINDOW
+ *                  TAKEN   at: so many more bytes are wanted; see VIEW_WINDOW
  *                  CLOSE   nobody looks any more
  *   init -> serve  HELLO   struct view_hello, first
  *                  OUTPUT  bytes; at: offset of the first one in all that the terminal ever wrote. A jump in `at` means
@@ -40,8 +40,9 @@ enum view_type {
 
 enum {
     VIEW_MAX = 64 * 1024, /* bytes of one message */
-    VIEW_WINDOW =
-        128 * 1024, /* bytes of OUTPUT that were not TAKEN yet: a view that stands still does not hold up others */
+    /* Bytes for a view that were not TAKEN yet, heads and all, for each message becomes one to its client: a view that
+     * stands still neither holds up others nor has serve keep much. There is always room for the last message. */
+    VIEW_WINDOW = 128 * 1024,
     VIEW_SLOT_BITS = 16,
 };
 

@@ -290,6 +290,14 @@ def test_boxes_are_made_where_there_are_no_huge_pages():
         assert huge_kb(init_pid(sv, s.create(cold=True)["id"])) == 0
 
 
+@pytest.mark.parametrize("how", ["-static", "-fPIE -pie"])
+def test_code_stays_where_it_is_unless_it_lies_where_it_was_linked_to(how, tmp_path):
+    (tmp_path / "m.c").write_text('#include "init/huge_code.h"\nint main(void) { huge_code(); return 0; }\n')
+    subprocess.run(["cc", *how.split(), "-D_GNU_SOURCE", f"-I{ROOT}/src", "-Wl,-z,noseparate-code,-z,max-page-size=0x200000", "-o", tmp_path / "m",
+                    tmp_path / "m.c", ROOT / "src/init/huge_code.c"], check=True)
+    assert subprocess.run([tmp_path / "m"]).returncode == 0
+
+
 def test_freeze_and_thaw():
     with supervise() as sv:
         s = sv.start()

@@ -1,6 +1,9 @@
 """The terminal: a shell behind a WebSocket that lives in the box, whoever looks at it."""
 
 import json
+import os
+import signal
+import threading
 import time
 
 import pytest
@@ -183,6 +186,47 @@ def test_places_of_viewers_are_used_again(server, box):
     stays.close()
 
 
+def test_a_viewer_may_leave_and_another_come_while_the_session_is_closed(server, box):
+    stays, goes = connect(server, box), connect(server, box)
+    session, closed = greet(stays), greet(goes)
+    init = server.init_pid(box)
+    os.kill(init, signal.SIGSTOP)  # so that it hears of all this at once
+    try:
+        delete = threading.Thread(target=server.delete, args=(f"/box/{box}/v1/shell/sessions/{closed}",))
+        delete.start()
+        time.sleep(0.3)
+        goes.close()
+        time.sleep(0.3)
+        comes = connect(server, box, f"?session_id={session}")
+        time.sleep(0.3)
+    finally:
+        os.kill(init, signal.SIGCONT)
+    delete.join()
+    assert greet(comes) == session
+    comes.json(type="input", data="echo both$((1+1))\n")
+    comes.until("both2"), stays.until("both2")
+    comes.close(), stays.close()
+
+
+def test_a_new_size_is_told_to_others_though_the_program_is_silent(server, box):
+    a = connect(server, box)
+    session = greet(a)
+    b = connect(server, box, f"?session_id={session}&after=0")
+    greet(b)
+    a.json(type="input", data="stty -echo; echo now$((1+1)); exec sleep 1000\n")
+    b.until("now2")
+    a.json(type="resize", cols=61, rows=11)
+    while (m := b.message())["type"] != "size":
+        pass
+    assert m["data"] == {"cols": 61, "rows": 11}
+    c = connect(server, box, f"?session_id={session}&cols=62&rows=12")
+    greet(c)
+    while (m := b.message())["type"] != "size":
+        pass
+    assert m["data"] == {"cols": 62, "rows": 12}
+    a.close(), b.close(), c.close()
+
+
 def test_unknown_sessions_bad_messages_and_other_origins_are_told(server, box):
     c = connect(server, box, "?session_id=nobody")
     assert c.message() == {"type": "error", "data": "Session not found"}
@@ -224,6 +268,36 @@ def test_closing_the_session_ends_the_viewers(server, box):
             break
         last = json.loads(data)
     assert last["type"] == "exit"
+
+
+def test_who_does_not_read_is_told_of_the_end_all_the_same(server, box):
+    c = connect(server, box)
+    session = greet(c)
+    c.json(type="input", data="yes flood\n")
+    c.until("flood\r\nflood")
+    time.sleep(1)  # all waits for it that may
+    server.delete(f"/box/{box}/v1/shell/sessions/{session}")
+    while (frame := c.recv())[0] != 8:
+        last = json.loads(frame[1])
+    assert last == {"type": "exit", "data": "the session was closed"}
+
+
+def test_a_box_that_is_reset_ends_its_viewers_and_has_new_ones(server):
+    box = server.create()
+    for _ in range(3):
+        c, other = connect(server, box), connect(server, box)
+        greet(c), greet(other)
+        server.tool(box, "box:reset")
+        while (frame := c.recv())[0] != 8:
+            last = json.loads(frame[1])
+        assert last == {"type": "error", "data": "the box or the session ended"}
+        other.sock.close()
+    c = connect(server, box)
+    greet(c)
+    c.json(type="input", data="echo new$((1+1))\n")
+    c.until("new2")
+    c.close()
+    server.destroy(box)
 
 
 def test_the_page_has_all_that_it_needs_here(server):

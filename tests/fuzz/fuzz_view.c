@@ -85,12 +85,12 @@ static bool on_message(void *arg, const struct view_head *head, const char *p)
         abort(); /* it has ended */
     for (size_t i = 0; i < head->size; i++) /* all of it can be read */
         (void)*(volatile const char *)(p + i);
+    l->untaken += head->type == VIEW_EXIT ? 0 : sizeof *head + head->size;
+    if (l->untaken > VIEW_WINDOW)
+        abort();
     switch ((enum view_type)head->type) {
     case VIEW_HELLO: return true;
     case VIEW_OUTPUT:
-        l->untaken += head->size;
-        if (l->untaken > VIEW_WINDOW)
-            abort();
         if (head->at & 1) {
             l->untaken = l->untaken >= VIEW_WINDOW / 2 ? 0 : l->untaken;
             view_took(l->view);
