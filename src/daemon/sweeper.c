@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdnoreturn.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -21,7 +22,8 @@ static noreturn void sweep(int fd)
 
     (void)prctl(PR_SET_NAME, "sandglass-sweep");
     /* Nobody waits for it; nor may it stand in the way of who wakes it, as the nicest of normal processes would. */
-    (void)sched_setscheduler(0, SCHED_IDLE, &(struct sched_param){ 0 });
+    (void)setpriority(PRIO_PROCESS, 0, PRIO_MAX);
+    (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 });
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGINT, SIG_IGN); /* of a terminal, for all of the group: supervise says when it is over */
@@ -66,7 +68,6 @@ void sweeper_close(struct sweeper *s)
     if (s->fd < 0)
         return;
     close(TAKE_FD(s->fd));
-    (void)sched_setscheduler(s->pid, SCHED_OTHER, &(struct sched_param){ 0 }); /* now somebody waits for it */
     (void)waitpid(s->pid, NULL, 0); /* it finishes what it has, then ends by itself */
 }
 
