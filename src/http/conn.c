@@ -450,15 +450,15 @@ static void on_conn(void *arg, uint32_t events)
     server_relieve(c->server);
     if (c->state == CONN_GONE)
         return;
-    /* HUP: both directions are closed, nobody can receive an answer. While reading, there may be requests before
-     * it that still want to be carried out. */
-    if ((events & EPOLLERR) || ((events & EPOLLHUP) && !is_reading(c))) {
+    /* HUP, ERR: both directions are closed, or were reset; nobody can receive an answer. While reading, there may be
+     * requests before it that still want to be carried out. */
+    if ((events & (EPOLLERR | EPOLLHUP)) && !is_reading(c)) {
         conn_close(c);
         return;
     }
     if (events & EPOLLOUT)
         on_writable(c);
-    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP))
+    if (events & (EPOLLIN | EPOLLRDHUP | EPOLLHUP | EPOLLERR))
         on_readable(c, events);
 }
 

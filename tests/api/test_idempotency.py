@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -208,6 +209,18 @@ def test_client_that_hangs_up_does_not_kill_its_call(box, after):
     sg.wait_for(lambda: box.server.get("/sg/v1/status")["calls"] >= 1, 5)
     r = box.server.post(f"/sg/v1/boxes/{box.id}/execute", body)
     assert r["data"]["stdout"] == "done\n" and mark(box) == 1
+
+
+def test_what_was_asked_before_a_reset_is_done_however_late_it_is_read(box):
+    box.out("true")
+    serve = box.server.role("serve")
+    os.kill(serve, signal.SIGSTOP)
+    try:
+        post_and_leave(box.server, f"/sg/v1/boxes/{box.id}/execute", {"tool": "bash:run", "params": {"command": "echo x >> /tmp/once"}}, after=0)
+    finally:
+        os.kill(serve, signal.SIGCONT)
+    rows = sg.wait_for(lambda: [s for s in box.server.steps(box.show()["trajectory"]) if s["step"] == 2 and s["state"] == "done"])
+    assert rows[0]["outcome"] == "ok" and mark(box) == 1
 
 
 def test_step_of_a_client_that_hung_up_is_in_the_log(box):
