@@ -17,7 +17,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-enum { TERMINALS = 200, BOXES = 4, ALONE_ROUNDS = 1000, ROUNDS = 50, BOX_MAX = 64 };
+enum { TERMINALS = 200, BOXES = 4, ALONE_ROUNDS = 1000, ROUNDS = 400, WARM = 100, BOX_MAX = 64 };
 
 struct terminal {
     int fd;
@@ -215,9 +215,9 @@ static void measure_floor(const char *name, struct terminal (*open_one)(void), c
     for (int i = 0; i < TERMINALS; i++)
         all[i] = open_one();
     settle(all, TERMINALS);
-    echo(all, 1, 10, &(struct samples){ .name = "warm" });
+    echo(all, 1, WARM, &(struct samples){ .name = "warm" });
     echo(all, 1, ALONE_ROUNDS, &alone);
-    echo(all, TERMINALS, 2, &(struct samples){ .name = "warm" });
+    echo(all, TERMINALS, WARM, &(struct samples){ .name = "warm" });
     echo(all, TERMINALS, ROUNDS, &many);
     snprintf(what, sizeof what, "streams: 200 %s, p99", name);
     row_times(what, &many, .99, &alone, .99, 0);
@@ -259,12 +259,12 @@ void measure_terminals(void)
     }
     all[0] = open_terminal(boxes[0]);
     settle(all, 1);
-    echo(all, 1, 10, &(struct samples){ .name = "warm" });
+    echo(all, 1, WARM, &(struct samples){ .name = "warm" });
     echo(all, 1, ALONE_ROUNDS, &alone);
     for (int i = 1; i < TERMINALS; i++)
         all[i] = open_terminal(boxes[i % BOXES]);
     settle(all, TERMINALS);
-    echo(all, TERMINALS, 2, &(struct samples){ .name = "warm" });
+    echo(all, TERMINALS, WARM, &(struct samples){ .name = "warm" });
     double before = cpu_us();
     echo(all, TERMINALS, ROUNDS, &many);
     double each = (cpu_us() - before) / (TERMINALS * ROUNDS);
