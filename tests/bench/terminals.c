@@ -96,15 +96,34 @@ static void settle(const struct terminal *all, size_t n)
             ;
 }
 
-static void take_echo(struct terminal *t, struct samples *s)
+/* What is no output (0x82) is a ping of the server, as text or as control frame, which it sends now and then. */
+static const char *skip_pings(const char *p, ssize_t *n)
 {
-    char echo[64];
-    ssize_t n = t->bare ? read(t->fd, echo + 2, 1) + 2 : recv(t->fd, echo, sizeof echo, MSG_DONTWAIT);
+    while (*n >= 2 && p[0] != (char)0x82 && p[1] >= 0 && p[1] < 126 && *n >= 2 + p[1]) {
+        *n -= 2 + p[1];
+        p += 2 + p[1];
+    }
+    return p;
+}
 
-    if (n != 3 || echo[2] != 'k' || !t->typed_ns)
+/* False: it was nothing but a ping. */
+static bool take_echo(struct terminal *t, struct samples *s)
+{
+    char bytes[128];
+    ssize_t n = t->bare ? read(t->fd, bytes + 2, 1) + 2 : recv(t->fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    const char *echo = t->bare ? bytes : skip_pings(bytes, &n);
+
+    if (n == 0 && echo > bytes)
+        return false;
+    if (n < 3 || echo[2] != 'k' || !t->typed_ns)
         die("a terminal sent %zd bytes instead of its echo", n);
+    n -= 3;
+    skip_pings(echo + 3, &n);
+    if (n)
+        die("a terminal sent %zd bytes more than its echo", n);
     samples_add(s, now_ns() - t->typed_ns);
     t->typed_ns = 0;
+    return true;
 }
 
 /* All type one key at once; how long until each sees it. */
@@ -126,8 +145,7 @@ static void echo(struct terminal *all, size_t n, size_t rounds, struct samples *
             if (got <= 0)
                 die("%zu of %zu terminals do not echo", left, n);
             for (int i = 0; i < got; i++)
-                take_echo(events[i].data.ptr, s);
-            left -= (size_t)got;
+                left -= take_echo(events[i].data.ptr, s);
         }
     }
     close(ep);
