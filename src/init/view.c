@@ -25,9 +25,10 @@ struct view {
     uint64_t id;
     struct terminal *terminal; /* NULL: closed */
     int64_t pos;
-    size_t untaken; /* bytes of messages */
-    int cols, rows; /* as last told */
-    bool ready;     /* it may have something to say */
+    size_t untaken;  /* bytes of messages */
+    int cols, rows;  /* as last told */
+    int64_t dropped; /* of what was typed, and not told yet */
+    bool ready;      /* it may have something to say */
 };
 
 struct views {
@@ -124,6 +125,10 @@ static bool fill(struct view *v)
         v->cols = i.cols;
         v->rows = i.rows;
         tell(v, VIEW_SIZE, 0, (struct str){ (char *)&size, sizeof size });
+    }
+    if (v->dropped && room_of(v)) {
+        tell(v, VIEW_DROPPED, v->dropped, STR(""));
+        v->dropped = 0;
     }
     size_t room = room_of(v);
     if (v->pos < i.total && room) {
@@ -285,13 +290,27 @@ static bool open_view(struct views *all, const struct view_head *ask, const char
     return true;
 }
 
+static void type(struct view *v, struct str keys)
+{
+    struct err e;
+
+    if (terminal_type(v->terminal, keys, &e) >= 0)
+        return;
+    if (e.code == ERR_LIMIT) {
+        v->dropped += (int64_t)keys.n;
+        is_ready(v);
+    } else {
+        refuse(v->all, v->id, &e); /* there is no shell */
+        view_free(v);
+    }
+}
+
 /* False: serve would not say that. */
 static bool one_message(struct views *all, const struct view_head *head, const char *p)
 {
     size_t slot = head->view & ((1 << VIEW_SLOT_BITS) - 1);
     struct view *v = slot < LIMIT_DIALS_PER_BOX ? all->slots[slot] : NULL;
     struct view_size size;
-    struct err e;
 
     if (head->type == VIEW_OPEN)
         return open_view(all, head, p);
@@ -304,12 +323,7 @@ static bool one_message(struct views *all, const struct view_head *head, const c
     if (!v->terminal)
         return true;
     switch ((enum view_type)head->type) {
-    case VIEW_INPUT:
-        if (terminal_type(v->terminal, (struct str){ p, head->size }, &e) < 0 && e.code != ERR_LIMIT) {
-            refuse(all, v->id, &e); /* there is no shell */
-            view_free(v);
-        }
-        return true;
+    case VIEW_INPUT: type(v, (struct str){ p, head->size }); return true;
     case VIEW_RESIZE:
         if (head->size != sizeof size)
             return false;
@@ -329,7 +343,8 @@ static bool one_message(struct views *all, const struct view_head *head, const c
     case VIEW_SIZE:
     case VIEW_EXIT:
     case VIEW_ERRORS:
-    case VIEW_REFUSED: break;
+    case VIEW_REFUSED:
+    case VIEW_DROPPED: break;
     }
     return false;
 }

@@ -196,7 +196,8 @@ static bool one_message(struct follow *f, const struct view_head *head, struct s
     case VIEW_OPEN:
     case VIEW_TAKEN:
     case VIEW_CLOSE:
-    case VIEW_REFUSED: break;
+    case VIEW_REFUSED:
+    case VIEW_DROPPED: break;
     }
     end(f);
     return false;

@@ -172,6 +172,16 @@ static void say_size(struct terminal *t, const struct view_size *size)
     (void)ws_text(t->ws, str_of(text));
 }
 
+static void say_dropped(struct terminal *t, int64_t bytes)
+{
+    char text[160];
+
+    snprintf(text, sizeof text,
+             "%lld bytes of input are lost: more than LIMIT_TERMINAL_INPUT (%ld bytes) wait for the program to read",
+             (long long)bytes, LIMIT_TERMINAL_INPUT);
+    say_json(t, NULL, "error", str_of(text));
+}
+
 /* False: init sent nonsense. */
 static bool take_message(struct terminal *t, const struct view_head *head, const char *p)
 {
@@ -204,6 +214,7 @@ static bool take_message(struct terminal *t, const struct view_head *head, const
         memcpy(&size, p, sizeof size);
         say_size(t, &size);
         return true;
+    case VIEW_DROPPED: say_dropped(t, head->at); return true;
     case VIEW_EXIT: end(t, "exit", "the session was closed"); return true;
     case VIEW_INPUT:
     case VIEW_RESIZE:

@@ -13,6 +13,7 @@
  *                          that the bytes between are gone
  *                  ERRORS  the same for a program's stderr
  *                  SIZE    struct view_size: somebody resized it
+ *                  DROPPED at: so many bytes of INPUT were not taken, for too many wait for the program to read
  *                  EXIT    at: exit status of its program (128 + signal); the last message
  *                  REFUSED at: enum err_code, and why: there is no such terminal, or no shell for it; the last message
  *
@@ -36,6 +37,7 @@ enum view_type {
     VIEW_TAKEN,
     VIEW_CLOSE,
     VIEW_REFUSED,
+    VIEW_DROPPED,
 };
 
 enum {

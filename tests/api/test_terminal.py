@@ -171,6 +171,26 @@ def test_a_large_paste_arrives_whole_and_typing_goes_on(server, box):
     c.close()
 
 
+def test_who_types_more_than_a_program_reads_is_told_what_is_lost(server, box):
+    c = connect(server, box, "?protocol=binary")
+    greet(c)
+    c.send(b"stty raw -echo; echo now; sleep 1000\n")
+    got = b""
+    while b"now\n" not in got:
+        got += c.recv()[1]
+    for _ in range(6):
+        c.send(b"x" * 400000)  # nobody reads it, and 1 MiB may wait
+    lost = 0
+    while lost < 6 * 400000 - (1 << 20):
+        opcode, data = c.recv()
+        if opcode == 1 and json.loads(data)["type"] == "error":
+            said = json.loads(data)["data"]
+            assert "LIMIT_TERMINAL_INPUT (1048576 bytes)" in said
+            lost += int(said.split()[0])
+    assert lost <= 6 * 400000
+    c.close()
+
+
 def test_places_of_viewers_are_used_again(server, box):
     stays = connect(server, box)
     session = greet(stays)
