@@ -55,6 +55,36 @@ struct str file_replaced(struct arena *a, struct str text, struct str old, struc
     return (struct str){ out, (size_t)(to - out) };
 }
 
+static struct str with_crlf(struct arena *a, struct str text)
+{
+    char *out = arena_alloc(a, 2 * text.n + 1);
+    char *to = out;
+
+    for (size_t i = 0; i < text.n; i++) {
+        if (text.p[i] == '\n' && (i == 0 || text.p[i - 1] != '\r'))
+            *to++ = '\r';
+        *to++ = text.p[i];
+    }
+    return (struct str){ out, (size_t)(to - out) };
+}
+
+/* How often old occurs. Agents write LF, whatever line ends they were shown: what only occurs with CRLF becomes that,
+ * and so does what replaces it, for the file to keep its line ends. */
+static size_t match(struct arena *a, struct str text, struct str *old, struct str *new)
+{
+    size_t found = file_count(text, *old);
+
+    if (found || !memchr(old->p, '\n', old->n) || !memmem(text.p, text.n, "\r\n", 2))
+        return found;
+    struct str other = with_crlf(a, *old);
+    found = file_count(text, other);
+    if (found) {
+        *old = other;
+        *new = with_crlf(a, *new);
+    }
+    return found;
+}
+
 struct str file_numbered(struct arena *a, struct str text, int64_t first, const char *format)
 {
     AUTO(buf_done) struct buf b = { .cap = LIMIT_FRAME };
@@ -121,6 +151,7 @@ int file_replace_run(struct hand *h, const void *params, void *result, struct er
 {
     const struct file_replace_params *p = params;
     struct file_replace_result *r = result;
+    struct str old = p->old, new = p->new;
     struct stat st;
     struct str text;
     char *path = NULL;
@@ -132,7 +163,7 @@ int file_replace_run(struct hand *h, const void *params, void *result, struct er
         n = p->sudo ? file_sudo_read(h, path, &text, e) : file_read_all(h, path, &text, &st, e);
     if (n < 0)
         return n;
-    size_t found = file_count(text, p->old);
+    size_t found = match(h->arena, text, &old, &new);
     r->path = str_of(path);
     r->size = (int64_t)text.n;
     if (!found && p->none_ok)
@@ -141,10 +172,10 @@ int file_replace_run(struct hand *h, const void *params, void *result, struct er
         return err_set(e, ERR_NOT_FOUND, "replace: old does not occur in %s", path);
     size_t times = p->count != FIELD_ABSENT ? (size_t)p->count : p->all ? found : 1;
     times = times < found ? times : found;
-    if (text.n + times * p->new.n > 2 * (size_t)LIMIT_FILE_IO) /* before memory is taken for it */
+    if (text.n + times * new.n > 2 * (size_t)LIMIT_FILE_IO) /* before memory is taken for it */
         return err_set(e, ERR_LIMIT, "write %s: it would exceed LIMIT_FILE_IO (%ld bytes)", path, LIMIT_FILE_IO);
     struct str changed =
-        p->last ? replace_last(h->arena, text, p->old, p->new) : file_replaced(h->arena, text, p->old, p->new, times);
+        p->last ? replace_last(h->arena, text, old, new) : file_replaced(h->arena, text, old, new, times);
     times = p->last ? 1 : times;
     n = p->sudo ? file_sudo_write(h, path, changed, false, false, e)
                 : file_change(h, path, text, changed, &r->undo_left, e);
@@ -329,7 +360,7 @@ static int edit_str_replace(struct editing *ed)
     int r = file_read_all(ed->h, ed->path, &text, &st, ed->e);
     if (r < 0)
         return r;
-    size_t found = file_count(text, old);
+    size_t found = match(ed->h->arena, text, &old, &new);
     if (found == 0)
         return err_set(ed->e, ERR_NOT_FOUND,
                        "str_replace: old_str does not occur in %s (it did not appear verbatim). No replacement was "

@@ -475,6 +475,28 @@ def test_edit_says_how_often_a_text_occurs(f):
     assert f.text("a") == "x\nab ab\nab\n"
 
 
+@pytest.mark.parametrize("before, old, new, after", [
+    ("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", "x\r\ny\r\nz\r\nc\r\n"),
+    ("a\r\nb\r\nc\r\n", "b\nc\n", "", "a\r\n"),
+    ("a\r\nb\r\nc", "a\r\nb\nc", "x\r\ny\n", "x\r\ny\r\n"),
+    ("a\nb\r\na\r\nb\r\n", "a\nb", "x\ny", "x\ny\r\na\r\nb\r\n"),
+])
+def test_a_text_is_found_in_a_file_with_other_line_ends(f, before, old, new, after):
+    for change in (lambda: f.edit(command="str_replace", path="a", old_str=old, new_str=new), lambda: f.replace(path="a", old=old, new=new)):
+        f.write(path="a", content=before)
+        change()
+        assert f.text("a") == after
+
+
+def test_other_line_ends_are_no_excuse(f):
+    f.write(path="a", content="a\r\nb\nc\r\na\r\nb\r\n")
+    assert "does not occur" in f.fail("edit", command="str_replace", path="a", old_str="a\nb\nc", new_str="x"), "they are mixed"
+    f.write(path="a", content="a\r\nb\r\na\r\nb\r\n")
+    assert "occurs 2 times" in f.fail("edit", command="str_replace", path="a", old_str="a\nb\n", new_str="x")
+    f.write(path="a", content="a\nb\n")
+    assert "does not occur" in f.fail("edit", command="str_replace", path="a", old_str="a\r\nb", new_str="x")
+
+
 @pytest.mark.parametrize("before, line, new, after", [
     ("a\nb\n", 0, "x\n", "x\na\nb\n"), ("a\nb\n", 1, "x", "a\nx\nb\n"), ("a\nb", 2, "x", "a\nb\nx"),
     ("a\nb\n", 2, "x\ny\n", "a\nb\nx\ny\n"), ("", 0, "x", "x"), ("a\nb\n", 2, "x", "a\nb\nx\n"), ("a\nb", 1, "x", "a\nx\nb"),
