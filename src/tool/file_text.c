@@ -116,12 +116,14 @@ int file_change(struct hand *h, char *path, struct str old, struct str new, int6
     fd = file_create(path, 0, true, &st, e);
     if (fd < 0)
         return fd;
-    int64_t left = undo_push(h, path, old.p != NULL, old); /* only once the file can be written */
+    struct undo u = undo_push(h, path, old, new); /* only once the file can be written */
     int r = file_store(fd, path, new, e);
-    if (r < 0)
+    if (r < 0) {
+        undo_failed(h, path, &u);
         return r;
+    }
     if (ret_undo_left)
-        *ret_undo_left = left;
+        *ret_undo_left = u.name[0] ? u.left + 1 : 0;
     return 0;
 }
 
@@ -438,22 +440,31 @@ static int edit_insert(struct editing *ed)
 static int edit_undo(struct editing *ed)
 {
     struct undo u = { 0 };
+    struct str now;
     struct stat st;
 
     int r = undo_last(ed->h, ed->path, &u, ed->e);
+    if (r >= 0)
+        r = read_if_there(ed, &now);
     if (r < 0)
         return r;
-    struct str now = { 0 };
-    if (ed->p->contents && read_if_there(ed, &now) < 0)
-        now = (struct str){ 0 };
-    ed->r->existed = now.p != NULL || u.existed;
-    ed->r->old_content = now;
-    ed->r->new_content = ed->p->contents ? u.content : (struct str){ 0 };
+    if (!undo_fits(&u, now))
+        return err_set(ed->e, ERR_DENIED,
+                       "undo_edit: %s is no longer what its last edit left: something else has %s it since. Nothing "
+                       "was undone",
+                       ed->path, now.p ? "changed" : "removed");
+    ed->r->existed = true;
+    if (ed->p->contents) {
+        ed->r->old_content = now;
+        ed->r->new_content = u.content;
+    }
     if (u.existed) {
         auto_close int fd = file_create(ed->path, 0, true, &st, ed->e);
         r = fd < 0 ? fd : file_store(fd, ed->path, u.content, ed->e);
-        if (r < 0)
+        if (r < 0) {
+            undo_failed(ed->h, ed->path, &u);
             return r;
+        }
         show(ed, u.content, 1, SNIPPET_LINES * 2);
     } else {
         if (unlink(ed->path) < 0 && errno != ENOENT)

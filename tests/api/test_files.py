@@ -549,6 +549,49 @@ def test_undo_history_is_bounded(f, shared):
     assert "no earlier version" in f.fail("edit", command="undo_edit", path="big0")
 
 
+@pytest.mark.parametrize("meanwhile", ["echo more >> a", "printf 2 > a", "rm a"])
+def test_undo_takes_back_nothing_but_an_edit(f, shared, meanwhile):
+    f.edit(command="create", path="a", file_text="1\n")
+    f.edit(command="create", path="a", file_text="2\n")
+    shared.out(meanwhile)
+    before = shared.out("cat a 2>&1; true")
+    for contents in (False, True):
+        assert "no longer what its last edit left" in f.fail("edit", command="undo_edit", path="a", contents=contents)
+        assert shared.out("cat a 2>&1; true") == before
+    f.write(path="a", content="2\n")
+    for expected in ("1\n", ""):
+        f.edit(command="undo_edit", path="a")
+        assert shared.out("cat a 2>/dev/null; true") == expected, "the history is still there"
+
+
+def test_undo_stops_at_what_was_written_between_edits(f):
+    f.edit(command="create", path="a", file_text="1")
+    f.write(path="a", content="mine")
+    f.edit(command="create", path="a", file_text="2")
+    f.edit(command="undo_edit", path="a")
+    assert "something else has changed it" in f.fail("edit", command="undo_edit", path="a")
+    assert f.text("a") == "mine"
+
+
+def test_undo_after_an_edit_for_which_there_was_no_room(f, shared):
+    path = "/dev/shm/a"
+    f.edit(command="create", path=path, file_text="1\n")
+    f.edit(command="create", path=path, file_text="2\n")
+    try:
+        if "No space" not in shared.out("head -c 4G /dev/zero 2>&1 > /dev/shm/fill; true"):
+            pytest.skip("no end of /dev/shm")
+        f.fail("edit", "disk_full", command="create", path=path, file_text="3" * 100000)
+        f.fail("edit", "disk_full", command="create", path="/dev/shm/b", file_text="3" * 100000)
+    finally:
+        shared.out("rm -f /dev/shm/fill")
+    assert f.text(path) == "2\n"
+    assert f.edit(command="undo_edit", path="/dev/shm/b")["deleted"], "the empty file that was left of it"
+    f.edit(command="undo_edit", path=path)
+    assert f.text(path) == "1\n"
+    f.edit(command="undo_edit", path=path)
+    assert not f.exists(path=path)["exists"]
+
+
 def test_undo_reads_no_history_of_others(f, shared):
     shared.out("mkdir /tmp/evil; rm -rf /tmp/.sandglass-undo; ln -s /tmp/evil /tmp/.sandglass-undo")
     f.write(path="a", content="1")
