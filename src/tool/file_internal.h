@@ -261,14 +261,19 @@ int file_change(struct hand *h, char *path, struct str old, struct str new, int6
 
 /* --- file_undo.c: earlier versions of edited files, kept in the box --- */
 
-/* Failing to keep one is no error: the edit goes on, but nothing before it can be undone. Returns how many are kept. */
-int64_t undo_push(struct hand *h, const char *path, bool existed, struct str content);
-/* The last version, which is forgotten once undo_drop() is called. -ENOENT: there is none. */
 struct undo {
-    char name[64];
+    char name[64];  /* "": it is not kept */
+    char after[65]; /* hash of what the edit left in the file */
     bool existed;
     struct str content;
-    int64_t left; /* versions that remain after it */
+    int64_t left; /* versions that remain without it */
 };
+/* The file holds old (p NULL: it is absent), and is about to hold new. Failing to keep old is no error: the edit goes
+ * on, but nothing before it can be undone. */
+struct undo undo_push(struct hand *h, const char *path, struct str old, struct str new);
+/* The last version, which is forgotten once undo_drop() is called. -ENOENT: there is none. */
 int undo_last(struct hand *h, const char *path, struct undo *ret, struct err *e);
+bool undo_fits(const struct undo *u, struct str now); /* nobody else has written since */
 void undo_drop(const struct undo *u);
+/* A write failed, and may have left anything: that is what can be undone now. */
+void undo_failed(struct hand *h, const char *path, const struct undo *u);

@@ -55,6 +55,36 @@ struct str file_replaced(struct arena *a, struct str text, struct str old, struc
     return (struct str){ out, (size_t)(to - out) };
 }
 
+static struct str with_crlf(struct arena *a, struct str text)
+{
+    char *out = arena_alloc(a, 2 * text.n + 1);
+    char *to = out;
+
+    for (size_t i = 0; i < text.n; i++) {
+        if (text.p[i] == '\n' && (i == 0 || text.p[i - 1] != '\r'))
+            *to++ = '\r';
+        *to++ = text.p[i];
+    }
+    return (struct str){ out, (size_t)(to - out) };
+}
+
+/* How often old occurs. Agents write LF, whatever line ends they were shown: what only occurs with CRLF becomes that,
+ * and so does what replaces it, for the file to keep its line ends. */
+static size_t match(struct arena *a, struct str text, struct str *old, struct str *new)
+{
+    size_t found = file_count(text, *old);
+
+    if (found || !memchr(old->p, '\n', old->n) || !memmem(text.p, text.n, "\r\n", 2))
+        return found;
+    struct str other = with_crlf(a, *old);
+    found = file_count(text, other);
+    if (found) {
+        *old = other;
+        *new = with_crlf(a, *new);
+    }
+    return found;
+}
+
 struct str file_numbered(struct arena *a, struct str text, int64_t first, const char *format)
 {
     AUTO(buf_done) struct buf b = { .cap = LIMIT_FRAME };
@@ -86,12 +116,14 @@ int file_change(struct hand *h, char *path, struct str old, struct str new, int6
     fd = file_create(path, 0, true, &st, e);
     if (fd < 0)
         return fd;
-    int64_t left = undo_push(h, path, old.p != NULL, old); /* only once the file can be written */
+    struct undo u = undo_push(h, path, old, new); /* only once the file can be written */
     int r = file_store(fd, path, new, e);
-    if (r < 0)
+    if (r < 0) {
+        undo_failed(h, path, &u);
         return r;
+    }
     if (ret_undo_left)
-        *ret_undo_left = left;
+        *ret_undo_left = u.name[0] ? u.left + 1 : 0;
     return 0;
 }
 
@@ -121,6 +153,7 @@ int file_replace_run(struct hand *h, const void *params, void *result, struct er
 {
     const struct file_replace_params *p = params;
     struct file_replace_result *r = result;
+    struct str old = p->old, new = p->new;
     struct stat st;
     struct str text;
     char *path = NULL;
@@ -132,7 +165,7 @@ int file_replace_run(struct hand *h, const void *params, void *result, struct er
         n = p->sudo ? file_sudo_read(h, path, &text, e) : file_read_all(h, path, &text, &st, e);
     if (n < 0)
         return n;
-    size_t found = file_count(text, p->old);
+    size_t found = match(h->arena, text, &old, &new);
     r->path = str_of(path);
     r->size = (int64_t)text.n;
     if (!found && p->none_ok)
@@ -141,10 +174,10 @@ int file_replace_run(struct hand *h, const void *params, void *result, struct er
         return err_set(e, ERR_NOT_FOUND, "replace: old does not occur in %s", path);
     size_t times = p->count != FIELD_ABSENT ? (size_t)p->count : p->all ? found : 1;
     times = times < found ? times : found;
-    if (text.n + times * p->new.n > 2 * (size_t)LIMIT_FILE_IO) /* before memory is taken for it */
+    if (text.n + times * new.n > 2 * (size_t)LIMIT_FILE_IO) /* before memory is taken for it */
         return err_set(e, ERR_LIMIT, "write %s: it would exceed LIMIT_FILE_IO (%ld bytes)", path, LIMIT_FILE_IO);
     struct str changed =
-        p->last ? replace_last(h->arena, text, p->old, p->new) : file_replaced(h->arena, text, p->old, p->new, times);
+        p->last ? replace_last(h->arena, text, old, new) : file_replaced(h->arena, text, old, new, times);
     times = p->last ? 1 : times;
     n = p->sudo ? file_sudo_write(h, path, changed, false, false, e)
                 : file_change(h, path, text, changed, &r->undo_left, e);
@@ -329,7 +362,7 @@ static int edit_str_replace(struct editing *ed)
     int r = file_read_all(ed->h, ed->path, &text, &st, ed->e);
     if (r < 0)
         return r;
-    size_t found = file_count(text, old);
+    size_t found = match(ed->h->arena, text, &old, &new);
     if (found == 0)
         return err_set(ed->e, ERR_NOT_FOUND,
                        "str_replace: old_str does not occur in %s (it did not appear verbatim). No replacement was "
@@ -407,22 +440,31 @@ static int edit_insert(struct editing *ed)
 static int edit_undo(struct editing *ed)
 {
     struct undo u = { 0 };
+    struct str now;
     struct stat st;
 
     int r = undo_last(ed->h, ed->path, &u, ed->e);
+    if (r >= 0)
+        r = read_if_there(ed, &now);
     if (r < 0)
         return r;
-    struct str now = { 0 };
-    if (ed->p->contents && read_if_there(ed, &now) < 0)
-        now = (struct str){ 0 };
-    ed->r->existed = now.p != NULL || u.existed;
-    ed->r->old_content = now;
-    ed->r->new_content = ed->p->contents ? u.content : (struct str){ 0 };
+    if (!undo_fits(&u, now))
+        return err_set(ed->e, ERR_DENIED,
+                       "undo_edit: %s is no longer what its last edit left: something else has %s it since. Nothing "
+                       "was undone",
+                       ed->path, now.p ? "changed" : "removed");
+    ed->r->existed = true;
+    if (ed->p->contents) {
+        ed->r->old_content = now;
+        ed->r->new_content = u.content;
+    }
     if (u.existed) {
         auto_close int fd = file_create(ed->path, 0, true, &st, ed->e);
         r = fd < 0 ? fd : file_store(fd, ed->path, u.content, ed->e);
-        if (r < 0)
+        if (r < 0) {
+            undo_failed(ed->h, ed->path, &u);
             return r;
+        }
         show(ed, u.content, 1, SNIPPET_LINES * 2);
     } else {
         if (unlink(ed->path) < 0 && errno != ENOENT)

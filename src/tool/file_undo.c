@@ -2,7 +2,10 @@
  * that only grows and by a hash of the path; the path itself stands at the beginning, so that two paths with one hash
  * are not confused. Whoever empties the directory only loses the history.
  *
- *   0000000017-9f86d081884c7d65:   'F' or 'A' (there was a file, or it was absent), path, NUL, content */
+ *   0000000017-9f86d081884c7d65:   'F' or 'A' (there was a file, or it was absent), SHA-256 of what the edit left, in
+ *                                  hexadecimal, path, NUL, content
+ *
+ * The hash tells whether somebody else has written the file since: undo must not take that back. */
 #include "tool/file_internal.h"
 
 #ifdef IN_BOX
@@ -16,11 +19,12 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "base/sha256.h"
 #include "init/hand.h"
 
 #define UNDO_DIR "/tmp/.sandglass-undo"
 
-enum { TRIES = 20 };
+enum { TRIES = 20, SUM = 64 };
 
 struct version {
     char name[64];
@@ -130,32 +134,43 @@ static void prune(struct history *h, int dir, uint64_t hash, int64_t bytes)
     }
 }
 
-static bool write_version(int dir, const char *name, const char *path, bool existed, struct str content)
+static void sum_of(struct str content, char ret[SUM + 1])
 {
-    auto_close int fd = openat(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    struct sha256 sum;
+
+    sha256_init(&sum);
+    sha256_add(&sum, content.p, content.n);
+    sha256_hex(&sum, ret);
+}
+
+static bool write_version(int dir, const struct undo *u, const char *path)
+{
+    auto_close int fd = openat(dir, u->name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
 
     if (fd < 0)
         return false;
-    if (file_write_all(fd, name, existed ? STR("F") : STR("A"), NULL) < 0 ||
-        file_write_all(fd, name, (struct str){ path, strlen(path) + 1 }, NULL) < 0 ||
-        file_write_all(fd, name, content, NULL) < 0) {
-        (void)unlinkat(dir, name, 0);
+    if (file_write_all(fd, u->name, u->existed ? STR("F") : STR("A"), NULL) < 0 ||
+        file_write_all(fd, u->name, (struct str){ u->after, SUM }, NULL) < 0 ||
+        file_write_all(fd, u->name, (struct str){ path, strlen(path) + 1 }, NULL) < 0 ||
+        file_write_all(fd, u->name, u->content, NULL) < 0) {
+        (void)unlinkat(dir, u->name, 0);
         errno = ENOSPC;
         return false;
     }
     return true;
 }
 
-int64_t undo_push(struct hand *h, const char *path, bool existed, struct str content)
+struct undo undo_push(struct hand *h, const char *path, struct str old, struct str new)
 {
-    int64_t bytes = (int64_t)(content.n + strlen(path) + 2);
+    struct undo u = { .existed = old.p != NULL, .content = old };
+    int64_t bytes = (int64_t)(old.n + SUM + strlen(path) + 2);
     uint64_t hash = hash_of(path);
     auto_close int dir = open_dir(true);
     struct history all;
-    char name[64];
 
     if (dir < 0)
-        return 0;
+        return u;
+    sum_of(new, u.after);
     history_read(h->arena, dir, &all);
     prune(&all, dir, hash, bytes);
     unsigned long next = 1;
@@ -163,9 +178,11 @@ int64_t undo_push(struct hand *h, const char *path, bool existed, struct str con
         next = all.v[i].number >= next ? all.v[i].number + 1 : next;
     bool fits = bytes <= LIMIT_UNDO_BYTES;
     for (int i = 0; fits && i < TRIES; i++, next++) { /* two calls at once may want the same number */
-        snprintf(name, sizeof name, "%010lu-%016llx", next, (unsigned long long)hash);
-        if (write_version(dir, name, path, existed, content))
-            return count_of(&all, hash) + 1;
+        snprintf(u.name, sizeof u.name, "%010lu-%016llx", next, (unsigned long long)hash);
+        if (write_version(dir, &u, path)) {
+            u.left = count_of(&all, hash);
+            return u;
+        }
         if (errno != EEXIST)
             break;
     }
@@ -173,7 +190,8 @@ int64_t undo_push(struct hand *h, const char *path, bool existed, struct str con
     for (size_t i = 0; i < all.n; i++)
         if (all.v[i].number && all.v[i].hash == hash)
             forget(&all, dir, &all.v[i]);
-    return 0;
+    u.name[0] = 0;
+    return u;
 }
 
 /* The content, if the version is one of path. */
@@ -181,7 +199,7 @@ static bool read_version(struct hand *h, int dir, const char *name, const char *
 {
     auto_close int fd = openat(dir, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat st;
-    size_t n = 0, path_n = strlen(path);
+    size_t n = 0, head = 1 + SUM + strlen(path) + 1;
 
     if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > LIMIT_UNDO_BYTES)
         return false;
@@ -192,10 +210,11 @@ static bool read_version(struct hand *h, int dir, const char *name, const char *
             break;
         n += (size_t)r;
     }
-    if (n < path_n + 2 || memcmp(all + 1, path, path_n + 1) != 0)
+    if (n < head || memcmp(all + 1 + SUM, path, strlen(path) + 1) != 0)
         return false;
     ret->existed = all[0] == 'F';
-    ret->content = (struct str){ all + path_n + 2, n - path_n - 2 };
+    memcpy(ret->after, all + 1, SUM);
+    ret->content = (struct str){ all + head, n - head };
     return true;
 }
 
@@ -216,12 +235,42 @@ int undo_last(struct hand *h, const char *path, struct undo *ret, struct err *e)
     return err_set(e, ERR_NOT_FOUND, "undo_edit: No edit history found: there is no earlier version of %s", path);
 }
 
+bool undo_fits(const struct undo *u, struct str now)
+{
+    char sum[SUM + 1];
+
+    if (!now.p)
+        return false;
+    sum_of(now, sum);
+    return memcmp(sum, u->after, SUM) == 0;
+}
+
 void undo_drop(const struct undo *u)
 {
     auto_close int dir = open_dir(false);
 
     if (dir >= 0)
         (void)unlinkat(dir, u->name, 0);
+}
+
+void undo_failed(struct hand *h, const char *path, const struct undo *u)
+{
+    struct stat st;
+    struct str now;
+    char sum[SUM + 1];
+
+    if (!u->name[0] || file_read_all(h, path, &now, &st, NULL) < 0)
+        return;
+    if (u->existed && str_eq(now, u->content)) { /* nothing was changed: the edit before is the last one */
+        undo_drop(u);
+        return;
+    }
+    auto_close int dir = open_dir(false);
+    auto_close int fd = dir < 0 ? -1 : openat(dir, u->name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0)
+        return;
+    sum_of(now, sum);
+    (void)!pwrite(fd, sum, SUM, 1);
 }
 
 #endif

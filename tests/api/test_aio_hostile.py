@@ -22,6 +22,17 @@ def file(server, operation, **body):
     return server.post("/v1/file/" + operation, body)
 
 
+def test_undo_leaves_what_others_wrote(server):
+    def editor(command, **body):
+        return file(server, "str_replace_editor", command=command, path="/tmp/undo", **body)
+
+    editor("create", file_text="1")
+    bash(server, "printf theirs > /tmp/undo")
+    r = editor("undo_edit")
+    assert (r["success"], r["data"]["error_type"]) == (False, "bad_request") and "Nothing was undone" in r["data"]["message"], r
+    assert bash(server, "cat /tmp/undo")["stdout"] == "theirs"
+
+
 def test_a_race_of_symlinks_never_shows_the_host(server):
     """Paths are resolved by the box's own kernel view: whatever the link points to is the box's, never the host's."""
     mark = "host-only-secret"

@@ -475,6 +475,28 @@ def test_edit_says_how_often_a_text_occurs(f):
     assert f.text("a") == "x\nab ab\nab\n"
 
 
+@pytest.mark.parametrize("before, old, new, after", [
+    ("a\r\nb\r\nc\r\n", "a\nb\n", "x\ny\nz\n", "x\r\ny\r\nz\r\nc\r\n"),
+    ("a\r\nb\r\nc\r\n", "b\nc\n", "", "a\r\n"),
+    ("a\r\nb\r\nc", "a\r\nb\nc", "x\r\ny\n", "x\r\ny\r\n"),
+    ("a\nb\r\na\r\nb\r\n", "a\nb", "x\ny", "x\ny\r\na\r\nb\r\n"),
+])
+def test_a_text_is_found_in_a_file_with_other_line_ends(f, before, old, new, after):
+    for change in (lambda: f.edit(command="str_replace", path="a", old_str=old, new_str=new), lambda: f.replace(path="a", old=old, new=new)):
+        f.write(path="a", content=before)
+        change()
+        assert f.text("a") == after
+
+
+def test_other_line_ends_are_no_excuse(f):
+    f.write(path="a", content="a\r\nb\nc\r\na\r\nb\r\n")
+    assert "does not occur" in f.fail("edit", command="str_replace", path="a", old_str="a\nb\nc", new_str="x"), "they are mixed"
+    f.write(path="a", content="a\r\nb\r\na\r\nb\r\n")
+    assert "occurs 2 times" in f.fail("edit", command="str_replace", path="a", old_str="a\nb\n", new_str="x")
+    f.write(path="a", content="a\nb\n")
+    assert "does not occur" in f.fail("edit", command="str_replace", path="a", old_str="a\r\nb", new_str="x")
+
+
 @pytest.mark.parametrize("before, line, new, after", [
     ("a\nb\n", 0, "x\n", "x\na\nb\n"), ("a\nb\n", 1, "x", "a\nx\nb\n"), ("a\nb", 2, "x", "a\nb\nx"),
     ("a\nb\n", 2, "x\ny\n", "a\nb\nx\ny\n"), ("", 0, "x", "x"), ("a\nb\n", 2, "x", "a\nb\nx\n"), ("a\nb", 1, "x", "a\nx\nb"),
@@ -525,6 +547,49 @@ def test_undo_history_is_bounded(f, shared):
     f.edit(command="undo_edit", path="big7")
     assert f.read(path="big7", start_line=1)["content"][0] == "7"
     assert "no earlier version" in f.fail("edit", command="undo_edit", path="big0")
+
+
+@pytest.mark.parametrize("meanwhile", ["echo more >> a", "printf 2 > a", "rm a"])
+def test_undo_takes_back_nothing_but_an_edit(f, shared, meanwhile):
+    f.edit(command="create", path="a", file_text="1\n")
+    f.edit(command="create", path="a", file_text="2\n")
+    shared.out(meanwhile)
+    before = shared.out("cat a 2>&1; true")
+    for contents in (False, True):
+        assert "no longer what its last edit left" in f.fail("edit", command="undo_edit", path="a", contents=contents)
+        assert shared.out("cat a 2>&1; true") == before
+    f.write(path="a", content="2\n")
+    for expected in ("1\n", ""):
+        f.edit(command="undo_edit", path="a")
+        assert shared.out("cat a 2>/dev/null; true") == expected, "the history is still there"
+
+
+def test_undo_stops_at_what_was_written_between_edits(f):
+    f.edit(command="create", path="a", file_text="1")
+    f.write(path="a", content="mine")
+    f.edit(command="create", path="a", file_text="2")
+    f.edit(command="undo_edit", path="a")
+    assert "something else has changed it" in f.fail("edit", command="undo_edit", path="a")
+    assert f.text("a") == "mine"
+
+
+def test_undo_after_an_edit_for_which_there_was_no_room(f, shared):
+    path = "/dev/shm/a"
+    f.edit(command="create", path=path, file_text="1\n")
+    f.edit(command="create", path=path, file_text="2\n")
+    try:
+        if "No space" not in shared.out("head -c 4G /dev/zero 2>&1 > /dev/shm/fill; true"):
+            pytest.skip("no end of /dev/shm")
+        f.fail("edit", "disk_full", command="create", path=path, file_text="3" * 100000)
+        f.fail("edit", "disk_full", command="create", path="/dev/shm/b", file_text="3" * 100000)
+    finally:
+        shared.out("rm -f /dev/shm/fill")
+    assert f.text(path) == "2\n"
+    assert f.edit(command="undo_edit", path="/dev/shm/b")["deleted"], "the empty file that was left of it"
+    f.edit(command="undo_edit", path=path)
+    assert f.text(path) == "1\n"
+    f.edit(command="undo_edit", path=path)
+    assert not f.exists(path=path)["exists"]
 
 
 def test_undo_reads_no_history_of_others(f, shared):
