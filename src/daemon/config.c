@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
@@ -618,5 +619,21 @@ int config_load(int argc, char **argv, struct config *ret, int *ret_first_arg, s
     }
     *ret = c;
     *ret_first_arg = first;
+    return 0;
+}
+
+int config_check_files(const struct config *c, struct err *e)
+{
+    struct stat st;
+
+    for (const struct config_key *k = config_keys; k->name; k++) {
+        const char *path = k->form == FORM_FILE ? *(char **)config_field(c, k) : "";
+        if (!*path)
+            continue;
+        if (access(path, R_OK) < 0 || stat(path, &st) < 0)
+            return err_sys(e, "%s: cannot read %s as the user of serve.user", k->name, path);
+        if (S_ISDIR(st.st_mode))
+            return err_set(e, ERR_INVALID, "%s: cannot read %s: Is a directory", k->name, path);
+    }
     return 0;
 }

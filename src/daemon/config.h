@@ -78,6 +78,8 @@ struct config { /* strings are owned by it and never NULL */
  * index goes to ret_first_arg. */
 int config_load(int argc, char **argv, struct config *ret, int *ret_first_arg, struct err *e);
 void config_done(struct config *c);
+/* Can we read the files that serve reads as its own user? The message names the setting. */
+int config_check_files(const struct config *c, struct err *e);
 
 /* head (NULL-terminated), then one "--key=value" for every key: a program that is started with these words has
  * exactly this configuration, whatever happened to the file since. The caller frees with config_argv_free. */

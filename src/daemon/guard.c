@@ -36,6 +36,8 @@
 
 enum { ROLES = 3, QUICK_MS = 2000, BACKOFF_MAX_MS = 2000, FAILURES_MAX = 10, LISTEN_TRIES = 50 };
 
+enum { EXIT_GAVE_UP = 1, EXIT_SETTING = 2 }; /* what the command line calls failed and wrong usage */
+
 struct role {
     const char *name;
     pid_t pid; /* 0: not running */
@@ -199,6 +201,8 @@ static void start_role(struct role *r, const struct config *c, int listen_fd)
     r->restart_ms = 0;
 }
 
+static bool shutdown_asked, setting_is_wrong;
+
 /* false: it never worked, and keeps failing at once or knows why it will: give up with its message on the screen. */
 static bool role_ended(struct role *r, int status)
 {
@@ -210,8 +214,10 @@ static bool role_ended(struct role *r, int status)
         r->backoff_ms = 0;
         r->quick_failures = 0;
     }
-    if (!r->ever_lived && WIFEXITED(status) && WEXITSTATUS(status) == SERVE_EXIT_SETTING)
+    if (!r->ever_lived && WIFEXITED(status) && WEXITSTATUS(status) == SERVE_EXIT_SETTING) {
+        setting_is_wrong = true;
         return false;
+    }
     log_warn("role ended", "role=%s %s=%d, starting it again", r->name, WIFSIGNALED(status) ? "signal" : "status",
              WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     if (quick && WIFEXITED(status) && ++r->quick_failures >= (r->ever_lived ? 1000 : FAILURES_MAX))
@@ -223,8 +229,6 @@ static bool role_ended(struct role *r, int status)
         r->backoff_ms = BACKOFF_MAX_MS;
     return true;
 }
-
-static bool shutdown_asked;
 
 static bool reap(void)
 {
@@ -256,6 +260,7 @@ static void stop_roles(const struct config *c)
         while (waitpid(roles[i].pid, NULL, WNOHANG) == 0) {
             if (now_ms() > until)
                 kill(roles[i].pid, SIGKILL);
+            fdstore_turn(&store); /* supervise waits for its descriptors before it hears that it should end */
             nanosleep(&(struct timespec){ .tv_nsec = 5000000 }, NULL);
         }
     }
@@ -284,8 +289,10 @@ static int watch(const struct config *c, int listen_fd, int signals)
         if (!reap()) {
             if (shutdown_asked)
                 return 0;
+            if (setting_is_wrong)
+                return EXIT_SETTING;
             log_error("giving up", "a role cannot start; see its message above");
-            return 1;
+            return EXIT_GAVE_UP;
         }
     }
 }

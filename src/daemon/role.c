@@ -154,8 +154,25 @@ static int open_file(const char *key, const char *path, int *ret, struct err *e)
     return path[0] && *ret < 0 ? err_sys(e, "%s: cannot read %s", key, path) : 0;
 }
 
+static int open_files(const struct config *c, struct opened *ret, struct err *e)
+{
+    int r = open_file("extensions", c->extensions, &ret->extensions, e);
+
+    return r < 0 ? r : open_file("mcp.servers", c->mcp_servers, &ret->mcp_servers, e);
+}
+
+static int refuse(const struct err *e, int status)
+{
+    log_error("cannot start", "error=\"%s\"", e->msg);
+    return status;
+}
+
 static int run_serve(const struct config *c, const struct opened *files)
 {
+    struct err e;
+
+    if (config_check_files(c, &e) < 0)
+        return refuse(&e, SERVE_EXIT_SETTING);
     struct serve_opts o = {
         .node = { .home = c->home,
                   .spec = default_spec(c),
@@ -243,20 +260,17 @@ int role_main(const char *role, pid_t parent, const struct config *c)
 
     log_max = c->log_level;
     log_role(role);
-    if (end_with(parent, &e) < 0 || serve_ids(c, &uid, &gid, &e) < 0) {
-        log_error("cannot start", "error=\"%s\"", e.msg);
-        return 2;
-    }
+    if (end_with(parent, &e) < 0 || serve_ids(c, &uid, &gid, &e) < 0)
+        return refuse(&e, 2);
     if (strcmp(role, "supervise") == 0)
         return run_supervise(c, uid, gid);
+    bool serve = strcmp(role, "serve") == 0;
     struct opened files;
-    if (open_file("extensions", c->extensions, &files.extensions, &e) < 0 ||
-        open_file("mcp.servers", c->mcp_servers, &files.mcp_servers, &e) < 0 || drop_to(uid, gid, &e) < 0 ||
-        end_with(parent, &e) < 0) { /* again: a change of user clears it */
-        log_error("cannot start", "error=\"%s\"", e.msg);
-        return 2;
-    }
-    if (strcmp(role, "serve") == 0)
+    if (serve && open_files(c, &files, &e) < 0)
+        return refuse(&e, SERVE_EXIT_SETTING);
+    if (drop_to(uid, gid, &e) < 0 || end_with(parent, &e) < 0) /* again: a change of user clears it */
+        return refuse(&e, 2);
+    if (serve)
         return run_serve(c, &files);
     if (strcmp(role, "recorder") == 0)
         return run_recorder(c, uid, gid);

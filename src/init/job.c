@@ -1,5 +1,6 @@
 /* Between init and the program stands a keeper: a fork of init that is the reaper of the program's tree, so that its
- * daemons stay below it and can be killed with it. The keeper tells the program's pid and, later, its status. */
+ * daemons stay below it and can be killed with it. The keeper tells the program's pid and, later, its status; it stays
+ * as long as the program's children do, so that they can be told from others when the program itself has ended. */
 #include "init/job.h"
 
 #include <errno.h>
@@ -68,6 +69,10 @@ static void job_free(struct job *j)
             *at = j->next;
             break;
         }
+    if (j->keeper > 0) { /* a child that is not reaped yet: the number is its own. What it kept becomes init's */
+        child_forget(j->init, j->keeper);
+        (void)kill(j->keeper, SIGKILL);
+    }
     end_close(&j->in);
     end_close(&j->out);
     end_close(&j->err);
@@ -251,6 +256,9 @@ static _Noreturn void keeper_main(struct init *in, const struct child_opts *o, i
         if (gone < 0 && errno != EINTR)
             break;
     (void)!write(3, &status, sizeof status);
+    close(3);
+    while (waitpid(-1, NULL, 0) > 0 || errno == EINTR)
+        continue;
     _exit(0);
 }
 
@@ -261,7 +269,7 @@ static bool make_room(struct init *in)
 
     for (struct job *j = in->jobs; j; j = j->next) {
         n++;
-        if (!j->running && !j->keeper && !j->waiters)
+        if (!j->running && !j->waiters)
             oldest = j;
     }
     if (n < LIMIT_JOBS_PER_BOX)

@@ -36,4 +36,4 @@ void job_held(struct task *t, int64_t out, int64_t err);
 /* How long to wait for something behind these places, at most max_ms; 0: it is there, or the job ended. */
 int64_t job_patience(struct job *j, int64_t from, int64_t err_from, int64_t max_ms);
 int job_input(struct job *j, struct str data, bool eof, struct err *e);
-void job_signal(struct job *j, int sig); /* the whole tree; SIGKILL leaves none */
+void job_signal(struct job *j, int sig); /* the whole tree, or what an ended one left; SIGKILL leaves none */

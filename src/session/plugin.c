@@ -13,7 +13,7 @@ static int load(const char *path, struct err *e)
     void *so = dlopen(path, RTLD_NOW | RTLD_LOCAL);
 
     if (!so)
-        return err_set(e, ERR_SYSTEM, "plugins: %s", dlerror());
+        return err_set(e, ERR_INVALID, "plugins: %s", dlerror());
     const struct backend *(*get)(void) = (const struct backend *(*)(void))dlsym(so, "sandglass_backend");
     const struct backend *b = get ? get() : NULL;
     if (!b || !b->name || !b->tools)

@@ -374,6 +374,29 @@ def test_kill_of_a_background_program_takes_its_tree(box):
     sg.wait_for(lambda: not alive(box, "sleep 99"))
 
 
+def test_kill_of_a_completed_background_program_takes_what_it_left(box):
+    job = box.tool("bash:start", {"command": "(setsid sleep 981 &); sleep 982 & exit 3"})["data"]["job_id"]
+    other = box.tool("bash:start", {"command": "sleep 971 & exit"})["data"]["job_id"]
+    for j in (job, other):
+        sg.wait_for(lambda: box.tool("bash:output", {"job_id": j})["data"]["status"] == "completed")
+    sg.wait_for(lambda: len(alive(box, "sleep 98")) == 2 and alive(box, "sleep 971"))
+    d = box.tool("bash:kill", {"job_id": job})["data"]
+    assert (d["status"], d["exit_code"]) == ("completed", 3) and "signal" not in d, d
+    sg.wait_for(lambda: not alive(box, "sleep 98"))
+    assert alive(box, "sleep 971"), "it is another program's"
+    box.tool("bash:kill", {"job_id": other})
+    sg.wait_for(lambda: not alive(box, "sleep 971"))
+    assert box.tool("bash:kill", {"job_id": job})["data"]["exit_code"] == 3  # nothing is left, which is fine
+
+
+def test_programs_that_left_something_make_room_for_others(box):
+    box.tool("bash:start", {"command": "sleep 961 & exit"})
+    ids = [box.tool("bash:start", {"command": "exit"})["data"]["job_id"] for _ in range(260)]
+    assert box.tool("bash:kill", {"job_id": "j1"}, status=None)["outcome"] != "ok", "forgotten: LIMIT_JOBS_PER_BOX"
+    assert alive(box, "sleep 961"), "what it left goes on"
+    assert box.tool("bash:output", {"job_id": ids[-1]})["outcome"] == "ok"
+
+
 def test_interrupt_of_a_background_program(box):
     job = box.tool("bash:start", {"command": "trap 'echo caught; exit 9' INT; while :; do echo ready; sleep 0.05; done"})["data"]["job_id"]
     sg.wait_for(lambda: "ready" in box.tool("bash:output", {"job_id": job, "offset": 0})["data"]["stdout"])

@@ -3,6 +3,7 @@
 import os
 import pathlib
 
+import pytest
 import sg
 
 TOKEN = "the-first-line-of-a-file"
@@ -33,5 +34,46 @@ def test_settings_have_their_effects():
         assert s.request("PUT", "/sg/v1/secrets/name", {"value": "a-value-of-some-length"}).status < 300
         assert not os.path.exists(f"{s.home}/secret.key") and b"a-value" not in pathlib.Path(s.home, "secrets").read_bytes()
         assert not os.path.exists(f"{s.home}/audit.log")
+    finally:
+        s.end()
+
+
+@pytest.mark.parametrize("flags,key", [
+    (["--tls-cert", "{file}", "--tls-key", "{file}"], "tls.cert"),
+    (["--auth-jwt-key-file", "{file}"], "auth.jwt_key_file"),
+    (["--auth-token-file", "{file}"], "auth.token_file"),
+    (["--secret-key-file", "{file}"], "secret.key_file"),
+    (["--quota-file", "{file}"], "quota.file"),
+    (["--extensions", "{file}"], "extensions"),
+    (["--mcp-servers", "{file}"], "mcp.servers"),
+    (["--plugins", "{file}"], "plugins"),
+])
+def test_a_file_that_is_not_there_ends_the_server_at_once(flags, key):
+    s = sg.Server("--pool-size", "0")
+    file = f"{s.home}/not-there"
+    try:
+        s.start(*(f.format(file=file) for f in flags), wait=False)
+        assert s.guard.wait(sg.PATIENCE) == 2
+        log = sg.read(s.log_path)
+        said = [line for line in log.splitlines() if file in line]
+        assert len(said) == 1 and key in said[0] and "No such file" in said[0], log
+        assert "starting it again" not in log, log
+    finally:
+        s.end()
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="serve has a user of its own only if root starts it")
+def test_a_file_that_serve_may_not_read_ends_the_server_at_once():
+    s = sg.Server("--pool-size", "0")
+    token = pathlib.Path(s.home, "token")
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    try:
+        for path, why in ((token, "Permission denied"), (s.home, "Is a directory")):
+            s.start("--auth-token-file", str(path), wait=False)
+            assert s.guard.wait(sg.PATIENCE) == 2
+            log = sg.read(s.log_path)
+            assert log.count("auth.token_file") == log.count(why) == 1 and str(path) in log, log
+            os.truncate(s.log_path, 0)
     finally:
         s.end()
