@@ -236,7 +236,7 @@ def test_a_certificate_without_its_key_does_not_start(server):
     s = sg.Server("--pool-size", "0", "--tls-cert", str(one[0]), "--tls-key", str(two[1]))
     try:
         s.start(wait=False)
-        assert s.guard.wait(30) == 1 and "tls.key" in s.log_tail()
+        assert s.guard.wait(30) == 2 and "tls.key" in s.log_tail()
     finally:
         s.end()
 
