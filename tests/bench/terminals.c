@@ -1,5 +1,9 @@
 /* Many terminals that echo at once against one alone. The client shares the processors with what it measures, so it does
- * as little as can be: a send for each key, a wait for all of them, a read for each echo. */
+ * as little as can be: a send for each key, a wait for all of them, a read for each echo.
+ *
+ * Measured twice. At a pace: each terminal gets a key every PACE_MS, one alone or all 200 in the same moment, so that
+ * both figures are of the same terminal at the same work, with and without the others. And in a chase: the next key as
+ * soon as all echoes are there, which has one alone type twenty times as fast as each of 200 does. */
 #include "bench.h"
 
 #include <arpa/inet.h>
@@ -15,9 +19,11 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <termios.h>
+#include <time.h>
 #include <unistd.h>
 
 enum { TERMINALS = 200, BOXES = 4, ALONE_ROUNDS = 1000, ROUNDS = 400, WARM = 100, BOX_MAX = 64 };
+enum { PACE_MS = 20 /* faster than a key that is held down */, CHASE = 0 };
 
 struct terminal {
     int fd;
@@ -126,16 +132,27 @@ static bool take_echo(struct terminal *t, struct samples *s)
     return true;
 }
 
-/* All type one key at once; how long until each sees it. */
-static void echo(struct terminal *all, size_t n, size_t rounds, struct samples *s)
+static void nap_until(int64_t ns)
+{
+    const struct timespec at = { ns / 1000000000, ns % 1000000000 };
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL) == EINTR)
+        ;
+}
+
+/* All type one key at once; how long until each sees it. Who is late types at once, and does not make up for it. */
+static void echo(struct terminal *all, size_t n, size_t rounds, int pace_ms, struct samples *s)
 {
     struct epoll_event events[TERMINALS];
     int ep = epoll_create1(EPOLL_CLOEXEC);
+    int64_t next = now_ns();
 
     for (size_t i = 0; i < n; i++)
         if (epoll_ctl(ep, EPOLL_CTL_ADD, all[i].fd, &(struct epoll_event){ EPOLLIN, { .ptr = &all[i] } }) < 0)
             die("epoll: %s", strerror(errno));
-    while (rounds--) {
+    for (; rounds--; next = now_ns() > next ? now_ns() : next) {
+        nap_until(next);
+        next += pace_ms * (int64_t)1000000;
         for (size_t i = 0; i < n; i++) {
             all[i].typed_ns = now_ns();
             type_keys(&all[i], "k");
@@ -223,27 +240,52 @@ static pid_t start_relay(void)
     return pid;
 }
 
-/* The same keys without a server: what the kernel and cat take of it, and then what a relay does. */
-static void measure_floor(const char *name, struct terminal (*open_one)(void), const struct samples *behind_server)
+struct figures {
+    struct samples alone, many;
+};
+
+static void measure_many(struct terminal *all, int pace_ms, struct samples *ret)
 {
-    struct samples alone = { .name = "one of those alone," }, many = { .name = name };
+    echo(all, TERMINALS, WARM, CHASE, &(struct samples){ .name = "warm" });
+    echo(all, TERMINALS, ROUNDS, pace_ms, ret);
+}
+
+static void measure_alone(struct terminal *one, int pace_ms, struct samples *ret)
+{
+    echo(one, 1, WARM, CHASE, &(struct samples){ .name = "warm" });
+    echo(one, 1, ALONE_ROUNDS, pace_ms, ret);
+}
+
+static void save_as(struct samples *s, const char *kind, const char *pace, const char *count)
+{
+    char name[64];
+
+    snprintf(name, sizeof name, "%s-%s-%s", kind, pace, count);
+    s->name = name;
+    samples_save(s);
+}
+
+static void figures_save(struct figures *f, const char *kind, const char *pace)
+{
+    save_as(&f->alone, kind, pace, "alone");
+    save_as(&f->many, kind, pace, "many");
+}
+
+/* The same keys without a server: what the kernel and cat take of it, and then what a relay does. */
+static void measure_floor(const char *name, struct terminal (*open_one)(void), int pace_ms, const char *pace)
+{
+    struct figures f = { { .name = "one of those alone," }, { .name = name } };
     struct terminal all[TERMINALS];
     char what[64];
 
     for (int i = 0; i < TERMINALS; i++)
         all[i] = open_one();
     settle(all, TERMINALS);
-    echo(all, 1, WARM, &(struct samples){ .name = "warm" });
-    echo(all, 1, ALONE_ROUNDS, &alone);
-    echo(all, TERMINALS, WARM, &(struct samples){ .name = "warm" });
-    echo(all, TERMINALS, ROUNDS, &many);
-    snprintf(what, sizeof what, "streams: 200 %s, p99", name);
-    row_times(what, &many, .99, &alone, .99, 0);
-    row_times("streams: the same, against one of ours", &many, .99, behind_server, .99, 0);
-    samples_save(&many);
-    snprintf(what, sizeof what, "%s-alone", name);
-    alone.name = what;
-    samples_save(&alone);
+    measure_alone(all, pace_ms, &f.alone);
+    measure_many(all, pace_ms, &f.many);
+    snprintf(what, sizeof what, "streams: 200 %s, %s, p99", name, pace);
+    row_times(what, &f.many, .99, &f.alone, .99, 0);
+    figures_save(&f, name, pace);
     for (int i = 0; i < TERMINALS; i++) {
         close(all[i].fd);
         if (all[i].bare) {
@@ -253,54 +295,69 @@ static void measure_floor(const char *name, struct terminal (*open_one)(void), c
     }
 }
 
-static void measure_floors(const struct samples *behind_server)
+static void measure_floors(int pace_ms, const char *pace)
 {
-    measure_floor("bare-terminals", open_bare, behind_server);
+    measure_floor("bare", open_bare, pace_ms, pace);
     pid_t pid = start_relay();
-    measure_floor("relayed-terminals", open_relayed, behind_server);
+    measure_floor("relayed", open_relayed, pace_ms, pace);
     waitpid(pid, NULL, 0);
+}
+
+static void open_boxes(struct http *h, char boxes[BOXES][BOX_MAX])
+{
+    for (int i = 0; i < BOXES; i++) {
+        http_call(h, "POST", "/sg/v1/boxes", "{}");
+        http_expect(h, 201, "make a box");
+        if (!json_text(h->body, "id", boxes[i], BOX_MAX))
+            die("no id: %.200s", h->body);
+    }
+}
+
+static void close_boxes(struct http *h, char boxes[BOXES][BOX_MAX])
+{
+    char path[512];
+
+    for (int i = 0; i < BOXES; i++) {
+        snprintf(path, sizeof path, "/sg/v1/boxes/%s", boxes[i]);
+        http_call(h, "DELETE", path, NULL);
+        http_expect(h, 200, "destroy a box");
+    }
 }
 
 void measure_terminals(void)
 {
-    struct samples alone = { .name = "one alone," }, many = { .name = "terminals-at-once" };
+    struct figures paced = { { .name = "one alone," } }, chase = { { .name = "one alone," } };
     struct terminal all[TERMINALS];
-    char boxes[BOXES][BOX_MAX], path[512], text[96];
+    char boxes[BOXES][BOX_MAX], text[96];
     struct http h;
 
     http_open(&h, opts.port);
-    for (int i = 0; i < BOXES; i++) {
-        http_call(&h, "POST", "/sg/v1/boxes", "{}");
-        http_expect(&h, 201, "make a box");
-        if (!json_text(h.body, "id", boxes[i], sizeof boxes[i]))
-            die("no id: %.200s", h.body);
-    }
+    open_boxes(&h, boxes);
     all[0] = open_terminal(boxes[0]);
     settle(all, 1);
-    echo(all, 1, WARM, &(struct samples){ .name = "warm" });
-    echo(all, 1, ALONE_ROUNDS, &alone);
+    measure_alone(all, PACE_MS, &paced.alone);
+    measure_alone(all, CHASE, &chase.alone);
     for (int i = 1; i < TERMINALS; i++)
         all[i] = open_terminal(boxes[i % BOXES]);
     settle(all, TERMINALS);
-    echo(all, TERMINALS, WARM, &(struct samples){ .name = "warm" });
+    measure_many(all, PACE_MS, &paced.many);
     double before = cpu_us();
-    echo(all, TERMINALS, ROUNDS, &many);
-    double each = (cpu_us() - before) / (TERMINALS * ROUNDS);
+    measure_many(all, CHASE, &chase.many);
+    double each = (cpu_us() - before) / (TERMINALS * (WARM + ROUNDS));
 
-    row_times("streams: 200 terminals echo at once, p99", &many, .99, &alone, .99, 20);
-    snprintf(text, sizeof text, "p50 %.3f ms, the client's own %.1f us each", (double)samples_at(&many, .5) / 1e6,
-             each);
+    row_times("streams: 200 terminals at a pace, p99", &paced.many, .99, &paced.alone, .99, 20);
+    row_times("streams: 200 terminals in a chase, p99", &chase.many, .99, &chase.alone, .99, 20);
+    snprintf(text, sizeof text, "p50 %.3f ms at a pace, %.3f in a chase", (double)samples_at(&paced.many, .5) / 1e6,
+             (double)samples_at(&chase.many, .5) / 1e6);
     row("  all at once", text, "", 0, ONLY_SHOWN, 0);
-    measure_floors(&alone);
-    samples_save(&many);
-    alone.name = "terminal-alone";
-    samples_save(&alone);
+    snprintf(text, sizeof text, "%.1f us each", each);
+    row("  the client's own", text, "", 0, ONLY_SHOWN, 0);
+    figures_save(&paced, "terminals", "pace");
+    figures_save(&chase, "terminals", "chase");
     for (int i = 0; i < TERMINALS; i++)
         close(all[i].fd);
-    for (int i = 0; i < BOXES; i++) {
-        snprintf(path, sizeof path, "/sg/v1/boxes/%s", boxes[i]);
-        http_call(&h, "DELETE", path, NULL);
-        http_expect(&h, 200, "destroy a box");
-    }
+    close_boxes(&h, boxes);
     http_close(&h);
+    measure_floors(PACE_MS, "pace");
+    measure_floors(CHASE, "chase");
 }
