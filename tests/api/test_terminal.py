@@ -82,7 +82,12 @@ def test_what_was_missed_is_replayed_also_after_a_restart_of_serve(server, box):
         types.append(m["type"])
         got += m.get("data", "")
     assert set(types) == {"restore_output"} and "one2" in got
-    assert c.message()["type"] == "relay_resumed"
+    end = c.message()
+    assert end["type"] == "relay_resumed"
+    c.close()
+    c = connect(server, box, f"?session_id={session}&restore=true&after={end['offset'] + 1000}")  # there is no such past
+    greet(c)
+    assert c.message() == {"type": "relay_resumed", "offset": c.offset} and c.offset == end["offset"]
     c.close()
 
 
