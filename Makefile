@@ -61,7 +61,7 @@ build/asan/unit: $(UNIT_OBJ) $(filter-out %/cli/main.o,$(SRC:%.c=build/asan/%.o)
 	$(CC) $(SAN_asan) -o $@ $^ $(LIBS)
 
 # Parts of pages that others wrote: pinned in web/*/package-lock.json, put into the program. Without npm, the page says so.
-WEB := build/web/xterm.js build/web/xterm.css build/web/addon-fit.js build/web/novnc.tar
+WEB := build/web/xterm.js build/web/xterm.css build/web/addon-fit.js build/web/addon-unicode11.js build/web/novnc.tar
 $(OUT)/src/surface/web_files.o: $(WEB) $(wildcard web/*/*.html web/*/*.js)
 $(WEB) &: web/terminal/package-lock.json web/vnc/package-lock.json
 	@tools/web.sh

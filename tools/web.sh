@@ -4,7 +4,7 @@
 cd "$(dirname "$0")/.." || exit 2
 from=web/terminal/node_modules/@xterm
 mkdir -p build/web || exit 1
-if [ ! -f $from/xterm/lib/xterm.js ]; then
+if [ ! -f $from/xterm/lib/xterm.js ] || [ ! -f $from/addon-unicode11/lib/addon-unicode11.js ]; then
     (cd web/terminal && timeout 120 npm ci --no-audit --no-fund --loglevel=error) >build/web/npm.log 2>&1 ||
         echo "web: npm could not fetch xterm.js (build/web/npm.log); /terminal will say so" >&2
 fi
@@ -12,6 +12,7 @@ take() { if [ -f "$from/$1" ]; then sed '/^\/\/# sourceMappingURL=/d' "$from/$1"
 take xterm/lib/xterm.js xterm.js
 take xterm/css/xterm.css xterm.css
 take addon-fit/lib/addon-fit.js addon-fit.js
+take addon-unicode11/lib/addon-unicode11.js addon-unicode11.js
 
 if [ ! -f web/vnc/node_modules/@novnc/novnc/core/rfb.js ]; then
     (cd web/vnc && timeout 120 npm ci --no-audit --no-fund --loglevel=error) >build/web/npm-vnc.log 2>&1 ||

@@ -245,6 +245,50 @@ static struct str trimmed(struct str s)
     return s;
 }
 
+static void end_line(char *out, size_t *n)
+{
+    if (*n && out[*n - 1] != '\n') /* an empty line would end OpenSSL's header */
+        out[(*n)++] = '\n';
+}
+
+/* Variables lose line breaks: they become "\n" in two characters, blanks, or nothing. A PEM text has one at least behind
+ * its first line and before its last one; OpenSSL takes what is between in one piece. */
+static struct str with_lines(struct arena *a, struct str s)
+{
+    char *out = arena_alloc(a, s.n + s.n / 5 + 2);
+    size_t n = 0;
+    bool title = false;
+
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.n - i >= 5 && memcmp(s.p + i, "-----", 5) == 0) {
+            if (!title)
+                end_line(out, &n);
+            memcpy(out + n, "-----", 5);
+            n += 5, i += 4;
+            if (title)
+                end_line(out, &n);
+            title = !title;
+        } else if (s.p[i] == '\\' && i + 1 < s.n && (s.p[i + 1] == 'n' || s.p[i + 1] == 'r')) {
+            end_line(out, &n);
+            i++;
+        } else if (!title && s.p[i] == ' ') {
+            end_line(out, &n);
+        } else {
+            out[n++] = s.p[i];
+        }
+    }
+    return (struct str){ out, n };
+}
+
+static int read_der(struct jwt_keys *keys, struct str bytes, struct err *e)
+{
+    const unsigned char *p = (const unsigned char *)bytes.p;
+    EVP_PKEY *key = d2i_PUBKEY(NULL, &p, (long)bytes.n);
+
+    return key ? add(keys, key, (struct str){ 0 }, e)
+               : err_set(e, ERR_INVALID, "JWT key: it is neither PEM nor a JWKS, nor the base64 of one");
+}
+
 int jwt_keys_read(struct str text, struct jwt_keys **ret, struct err *e)
 {
     struct arena a = { 0 };
@@ -254,6 +298,8 @@ int jwt_keys_read(struct str text, struct jwt_keys **ret, struct err *e)
     if (!keys)
         abort();
     text = trimmed(text);
+    if (text.n > 1 && text.p[0] == text.p[text.n - 1] && strchr("\"'", text.p[0]))
+        text = trimmed((struct str){ text.p + 1, text.n - 2 });
     if (text.n > LIMIT_JWT_KEY_TEXT) {
         r = err_set(e, ERR_LIMIT, "JWT key: %zu bytes exceed LIMIT_JWT_KEY_TEXT (%ld)", text.n, LIMIT_JWT_KEY_TEXT);
     } else {
@@ -262,9 +308,9 @@ int jwt_keys_read(struct str text, struct jwt_keys **ret, struct err *e)
         if (text.n && text.p[0] == '{')
             r = read_jwks(keys, text, e);
         else if (text.n > 10 && memcmp(text.p, "-----BEGIN", 10) == 0)
-            r = read_pem(keys, text, e);
+            r = read_pem(keys, memchr(text.p, '\n', text.n) ? text : with_lines(&a, text), e);
         else
-            r = err_set(e, ERR_INVALID, "JWT key: it is neither PEM nor a JWKS, nor the base64 of one");
+            r = read_der(keys, text, e);
     }
     arena_done(&a);
     if (r < 0) {

@@ -89,24 +89,25 @@ const struct config_key config_keys[] = {
         "make a box although this machine cannot enforce one of its limits, and say which; otherwise refuse it",
         .def = "false"),
     KEY("box.timezone", STR, box_timezone, "TZ of the programs in a box without a profile; empty: not set", .def = "",
-        .max = sizeof((struct boot_habits *)0)->timezone - 1, .form = FORM_WORD),
+        .max = sizeof((struct boot_habits *)0)->timezone - 1, .form = FORM_ZONE, .aio = "TZ"),
     KEY("box.workspace", STR, box_workspace,
         "directory in which tools of a box begin, and to which relative paths are relative; made if it is missing; "
         "empty: /home/gem",
-        .def = "", .max = sizeof((struct boot_habits *)0)->workspace - 1, .form = FORM_PATH),
+        .def = "", .max = sizeof((struct boot_habits *)0)->workspace - 1, .form = FORM_WORKSPACE, .aio = "WORKSPACE"),
     KEY("box.proxy", STR, box_proxy,
         "upstream of the proxy in the default box: host:port or user:pass@host:port; empty: none", .def = "",
-        .max = 1024, .form = FORM_WORD),
+        .max = 1024, .form = FORM_PROXY, .aio = "PROXY_SERVER"),
     KEY("box.mounts", STR, box_mounts,
         "directories of the host that the default box has under the same names, writable; each below one of mount.roots",
         .def = "", .max = LIMIT_MOUNTS * 255, .form = FORM_DIRS),
     KEY("browser.args", STR, browser_args, "more flags of the browser in a box, separated by blanks", .def = "",
-        .max = sizeof((struct boot_habits *)0)->browser_args - 1),
+        .max = sizeof((struct boot_habits *)0)->browser_args - 1, .form = FORM_FLAGS, .aio = "BROWSER_EXTRA_ARGS"),
     KEY("browser.homepage", STR, browser_homepage, "URL that the browser in a box begins with; empty: about:blank",
-        .def = "", .max = sizeof((struct boot_habits *)0)->homepage - 1, .form = FORM_WORD),
+        .def = "", .max = sizeof((struct boot_habits *)0)->homepage - 1, .form = FORM_WORD, .aio = "HOMEPAGE"),
     KEY("browser.dns_over_https", STR, browser_dns_over_https,
         "URL template of the DNS server that the browser in a box asks over HTTPS; empty: as the box", .def = "",
-        .max = sizeof((struct boot_habits *)0)->dns_over_https - 1, .form = FORM_WORD),
+        .max = sizeof((struct boot_habits *)0)->dns_over_https - 1, .form = FORM_TEMPLATES,
+        .aio = "DNS_OVER_HTTPS_TEMPLATES"),
     KEY("browser.warm", BOOL, browser_warm,
         "start the browser in every parked seat: a box from the pool has one at once", .def = "false"),
     KEY("browser.record", ENUM, browser_record,
@@ -122,7 +123,7 @@ const struct config_key config_keys[] = {
         .choices = "none|desktop"),
     KEY("ready.ports", STR, ready_ports,
         "/ready is 200 only when these ports of the default box answer, separated by commas; empty: at once", .def = "",
-        .max = 200, .form = FORM_PORTS),
+        .max = 200, .form = FORM_PORTS, .aio = "WAIT_PORTS"),
     KEY("box.max", INT, box_max, "boxes at once; more are refused with 429", .def = "1000", .min = 1, .max = 100000),
     KEY("mount.roots", STR, mount_roots, "host directories below which a box may ask for mounts, separated by colons",
         .def = "", .form = FORM_DIRS),
@@ -453,7 +454,10 @@ static int read_environment(struct config *c, struct err *e)
             return config_key_unknown("environment", "variable", name ? name : "", KEY_SPELT_ENV, e);
 
         struct place where;
-        snprintf(where.text, sizeof where.text, "environment variable %s", name);
+        if (k->aio && getenv(k->aio)) /* whoever set that one need not know ours */
+            snprintf(where.text, sizeof where.text, "environment variable %s (or %s)", k->aio, name);
+        else
+            snprintf(where.text, sizeof where.text, "environment variable %s", name);
         int r = set_value(c, k, equals + 1, &where, e);
         if (r < 0)
             return r;

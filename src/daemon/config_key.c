@@ -2,14 +2,20 @@
 #include "daemon/config_key.h"
 
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
+#include "base/word.h"
 #include "daemon/config.h"
 #include "daemon/units.h"
+
+#define LETTERS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define ZONES   "/usr/share/zoneinfo"
 
 void config_key_spell(const struct config_key *k, enum key_spelling how, char text[KEY_TEXT])
 {
@@ -110,6 +116,11 @@ static void allowed_form(enum key_form form, int64_t max, char *text, size_t siz
         [FORM_PATH] = "an absolute path without '..'",
         [FORM_WORD] = "a word without blanks",
         [FORM_PORTS] = "ports from 1 to 65535 separated by commas",
+        [FORM_WORKSPACE] = "an absolute path without '..' where a directory can be",
+        [FORM_ZONE] = "a name below " ZONES " (Asia/Tokyo) or of POSIX's form (JST-9)",
+        [FORM_PROXY] = "[http://][user:pass@]host:port",
+        [FORM_FLAGS] = "words that begin with '-'; one with blanks in quotes",
+        [FORM_TEMPLATES] = "URLs with https://, separated by blanks",
     };
     int n = snprintf(text, size, "%s", words[form]);
     if (max && n > 0 && (size_t)n < size)
@@ -146,8 +157,7 @@ static bool is_name(const char *v)
 {
     size_t n = strlen(v);
 
-    return n && n < 64 && v[0] != '.' &&
-           strspn(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
+    return n && n < 64 && v[0] != '.' && strspn(v, LETTERS "0123456789-_.") == n;
 }
 
 /* Absolute, and no part of it is "..": what it names must not depend on what else is there. */
@@ -194,13 +204,112 @@ static bool is_word(const char *v)
     return !*v;
 }
 
-static bool is_ports(const char *v)
+/* A blank behind a comma is dropped. */
+static char *ports(const char *v)
 {
+    auto_free char *made = strdup("");
     char *end;
 
-    for (; *v; v = end + (*end == ',')) {
+    while (made && *v) {
         long port = isdigit((unsigned char)*v) ? strtol(v, &end, 10) : 0;
-        if (port < 1 || port > 65535 || (*end && *end != ',') || (*end == ',' && !end[1]))
+        char *more = NULL;
+        if (port < 1 || port > 65535 || (*end && *end != ',') ||
+            asprintf(&more, "%s%s%ld", made, *made ? "," : "", port) < 0)
+            return NULL;
+        free(made);
+        made = more;
+        v = *end ? end + 1 + strspn(end + 1, " ") : end;
+        if (*end && !*v)
+            return NULL;
+    }
+    return TAKE_PTR(made);
+}
+
+/* The box's files are not here yet; but the image is this machine's, and what is no directory in it stays none. */
+static bool is_workspace(const char *v)
+{
+    char path[4096];
+    struct stat st;
+
+    if (!is_plain_path(v, strlen(v)) || strncmp(v, "/proc/", 6) == 0 || strncmp(v, "/sys/", 5) == 0)
+        return false;
+    for (size_t n = 1; v[n - 1]; n++) {
+        if (v[n] && v[n] != '/')
+            continue;
+        snprintf(path, sizeof path, "%.*s", (int)n, v);
+        if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+            return false;
+    }
+    return true;
+}
+
+/* Whatever the C library does not know it takes for UTC, without a word. */
+static bool is_zone(const char *v)
+{
+    const char *name = v + (v[0] == ':');
+    const char *end = name[0] == '<' ? strchr(name, '>') : name + strspn(name, LETTERS);
+    char path[4096], magic[4];
+
+    if (!is_word(v))
+        return false;
+    snprintf(path, sizeof path, "%s%s", name[0] == '/' ? "" : ZONES "/", name);
+    auto_close int fd = is_plain_path(path, strlen(path)) ? open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK) : -1;
+    if (fd >= 0 && read(fd, magic, sizeof magic) == sizeof magic && memcmp(magic, "TZif", sizeof magic) == 0)
+        return true;
+    if (v[0] == ':' || !end || end - name < 3)
+        return false;
+    end += *end == '>';
+    end += *end == '+' || *end == '-';
+    return isdigit((unsigned char)*end);
+}
+
+static bool is_end(const char *v)
+{
+    return !*v || strcmp(v, "/") == 0;
+}
+
+/* As tool/proxy.py reads it. */
+static bool is_proxy(const char *v)
+{
+    const char *at, *host, *colon;
+    int64_t port = 0;
+
+    v += strncmp(v, "http://", 7) == 0 ? 7 : 0;
+    at = strrchr(v, '@');
+    host = at ? at + 1 : v;
+    colon = strrchr(host, ':');
+    if (!is_word(v) || !colon || (at && !strcspn(v, ":@/")))
+        return false;
+    char *digits = strndupa(colon + 1, strcspn(colon + 1, "/"));
+    if (!is_end(colon + 1 + strlen(digits)) || units_integer(digits, &port) < 0 || port < 1 || port > 65535)
+        return false;
+    if (host[0] == '[')
+        return colon > host + 3 && colon[-1] == ']' &&
+               strspn(host + 1, "0123456789abcdefABCDEF:") == (size_t)(colon - host - 2);
+    return colon > host && strspn(host, LETTERS "0123456789.-_") == (size_t)(colon - host);
+}
+
+static bool is_flags(const char *v)
+{
+    auto_free char *copy = strdup(v);
+    char *rest = copy, *word;
+
+    if (!copy)
+        return false;
+    while ((word = word_next(&rest)))
+        if (word[0] != '-')
+            return false;
+    return rest; /* NULL: a quote that is not closed */
+}
+
+static bool is_templates(const char *v)
+{
+    for (v += strspn(v, " "); *v; v += strspn(v, " ")) {
+        if (strncmp(v, "https://", 8) != 0 || !isalnum((unsigned char)v[8]))
+            return false;
+        while (isgraph((unsigned char)*v))
+            v++;
+        if (*v && *v != ' ')
             return false;
     }
     return true;
@@ -233,7 +342,12 @@ char *config_form(enum key_form form, const char *value)
     case FORM_NAME: ok = !*value || is_name(value); break;
     case FORM_PATH: ok = !*value || is_plain_path(value, strlen(value)); break;
     case FORM_WORD: ok = is_word(value); break;
-    case FORM_PORTS: ok = is_ports(value); break;
+    case FORM_PORTS: return ports(value);
+    case FORM_WORKSPACE: ok = !*value || is_workspace(value); break;
+    case FORM_ZONE: ok = !*value || is_zone(value); break;
+    case FORM_PROXY: ok = !*value || is_proxy(value); break;
+    case FORM_FLAGS: ok = is_flags(value); break;
+    case FORM_TEMPLATES: ok = is_templates(value); break;
     case FORM_IMAGE: ok = strcmp(value, "host") == 0 || is_plain_path(value, strlen(value)); break;
     }
     return ok ? strdup(value) : NULL;

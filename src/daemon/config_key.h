@@ -29,7 +29,12 @@ enum key_form {
     FORM_FILE,
     FORM_PATH,
     FORM_WORD,
-    FORM_PORTS
+    FORM_PORTS,
+    FORM_WORKSPACE,
+    FORM_ZONE,
+    FORM_PROXY,
+    FORM_FLAGS,
+    FORM_TEMPLATES
 };
 
 struct config_key {
@@ -43,6 +48,7 @@ struct config_key {
     int64_t min, max;    /* of a string, max: its bytes; 0: any */
     const char *choices; /* "a|b|c" */
     enum key_form form;
+    const char *aio; /* the container's variable that becomes this setting (docs/aio.md), for messages */
 };
 extern const struct config_key config_keys[]; /* ends with an empty row */
 

@@ -1,6 +1,7 @@
 #include "init/browser_parts.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -14,6 +15,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "base/loop.h"
+#include "base/word.h"
 #include "init/desktop.h"
 #include "init/init.h"
 #include "init/script.h"
@@ -100,7 +102,7 @@ enum { FLAGS_MAX = 128 };
 static void add_flags(struct hand *h, const struct browser *b, const char **argv, size_t n)
 {
     const struct boot_habits *set = &h->init->boot.habits;
-    char *rest = NULL;
+    char *rest = arena_z(h->arena, str_of(set->browser_args)), *word;
 
     if (b->wish.locale[0]) {
         argv[n++] = arena_printf(h->arena, "--lang=%s", b->wish.locale);
@@ -112,8 +114,7 @@ static void add_flags(struct hand *h, const struct browser *b, const char **argv
         argv[n++] = "--dns-over-https-mode=secure";
         argv[n++] = arena_printf(h->arena, "--dns-over-https-templates=%s", set->dns_over_https);
     }
-    char *words = arena_z(h->arena, str_of(set->browser_args));
-    for (char *word = strtok_r(words, " \t", &rest); word && n < FLAGS_MAX - 2; word = strtok_r(NULL, " \t", &rest))
+    while (n < FLAGS_MAX - 2 && (word = word_next(&rest)))
         argv[n++] = word;
     argv[n++] = "about:blank"; /* we go to the homepage ourselves, and know when it is there */
     argv[n] = NULL;
@@ -123,9 +124,12 @@ static void add_flags(struct hand *h, const struct browser *b, const char **argv
 static void go_home(struct hand *h, struct browser *b)
 {
     const char *home = h->init->boot.habits.homepage;
+    const char *colon = home + strcspn(home, ":./");
     int64_t status, end = now_ms() + HOMEPAGE_MS;
     struct err ignored;
 
+    if (home[0] && (*colon != ':' || isdigit((unsigned char)colon[1]))) /* example.com, localhost:3000 */
+        home = arena_printf(h->arena, "http://%s", home);
     if (home[0])
         (void)browser_goto(h, b, str_of(home), "load", h->deadline_ms && h->deadline_ms < end ? h->deadline_ms : end,
                            &status, &ignored);

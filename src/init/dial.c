@@ -234,8 +234,8 @@ void dial_begin(struct init *in, uint64_t id, const struct wire_dial *w)
         link_dialed(in, id, dial_unix(str_of(app_find(rest)->socket), &e), &e);
     } else if (begins(w->target, "browser:", &rest)) {
         dial_browser(in, id);
-    } else if (begins(w->target, "job:", &rest)) {
-        link_dialed(in, id, tail_job(in, rest, w, &e), &e);
+    } else if (begins(w->target, "run:", &rest)) {
+        link_dialed(in, id, tail_run(in, rest, w, &e), &e);
     } else if (begins(w->target, "command:", &rest)) {
         link_dialed(in, id, tail_command(in, rest, w, &e), &e);
     } else if (str_is(w->target, "views")) {

@@ -15,6 +15,7 @@
 #include "base/loop.h"
 #include "init/init.h"
 #include "init/job.h"
+#include "init/runs.h"
 #include "init/stream.h"
 #include "init/terminal.h"
 #include "wire/view.h"
@@ -24,9 +25,8 @@ enum { CHUNK = 32 * 1024 };
 
 struct tail {
     struct init *init;
-    char name[160];
-    bool of_job;
-    unsigned seq;
+    char name[160], id[24]; /* of the session; of a run */
+    unsigned seq;           /* of a command */
     int fd;
     struct loop_fd *watch;
     uint32_t armed;
@@ -57,16 +57,18 @@ static struct command *find_command(struct init *in, struct str name, unsigned s
 
 static struct look look_at(const struct tail *t)
 {
-    struct look l = { .status = "terminated", .exit_code = -1 };
+    struct look l = { .status = t->id[0] ? "killed" : "terminated", .exit_code = -1 };
 
-    if (t->of_job) {
-        l.job = job_find(t->init, str_of(t->name), NULL);
-        if (!l.job)
+    if (t->id[0]) {
+        struct run_session *s = run_session_find(t->init, str_of(t->name));
+        struct run *r = s ? run_find(s, str_of(t->id)) : NULL;
+        if (!r)
             return l;
-        struct job_state s = job_describe(l.job);
-        l.running = s.running;
-        l.exit_code = s.exit_code;
-        l.status = s.sig ? "killed" : "completed";
+        run_look(r);
+        l.job = run_job(r);
+        l.running = l.job && job_describe(l.job).running; /* one that timed out may still have to say something */
+        l.exit_code = r->exit_code;
+        l.status = r->status == RUN_TIMED_OUT ? "timed_out" : r->status == RUN_KILLED ? "killed" : "completed";
         return l;
     }
     l.command = find_command(t->init, str_of(t->name), t->seq);
@@ -151,7 +153,7 @@ static void tail_end(struct tail *t)
     if (t->due)
         return;
     t->due = true;
-    if (t->of_job)
+    if (t->id[0])
         job_unwait(t->init, t);
     else
         command_unwait(t->init, t);
@@ -238,6 +240,12 @@ static void on_tail(void *arg, uint32_t events)
     pump(t);
 }
 
+/* Nobody has seen what is not written yet. */
+static int64_t within(int64_t after, int64_t total)
+{
+    return after < 0 ? 0 : after < total ? after : total;
+}
+
 static int begin(const struct tail *like, const struct wire_dial *w, struct err *e)
 {
     struct view_hello hello = { .pid = (int64_t)like->seq };
@@ -251,8 +259,10 @@ static int begin(const struct tail *like, const struct wire_dial *w, struct err 
     *t = *like;
     t->fd = ends[0];
     t->armed = EPOLLIN;
-    t->out = w->after > 0 ? w->after : 0;
-    t->err = w->after_err > 0 ? w->after_err : 0;
+    struct look l = look_at(t);
+    t->out = within(w->after, l.job ? job_describe(l.job).out->total : l.command ? l.command->out.total : 0);
+    t->err = within(w->after_err, l.job ? job_describe(l.job).err->total : 0);
+    hello.end = t->err;
     buf_init(&t->queue, 4 * VIEW_MAX);
     t->watch = loop_watch(t->init->loop, t->fd, EPOLLIN, on_tail, t);
     if (!t->watch) {
@@ -266,27 +276,42 @@ static int begin(const struct tail *like, const struct wire_dial *w, struct err 
     return ends[1];
 }
 
-int tail_job(struct init *in, struct str id, const struct wire_dial *w, struct err *e)
+/* "SESSION#ID": what is behind the last '#', which a session's name may have, too. */
+static struct str cut_id(struct str *name)
 {
-    struct tail t = { .init = in, .of_job = true };
+    const char *hash = memrchr(name->p, '#', name->n);
+    struct str id = { hash ? hash + 1 : "", hash ? (size_t)(name->p + name->n - hash - 1) : 0 };
 
-    if (!job_find(in, id, e))
-        return -ENOENT;
-    snprintf(t.name, sizeof t.name, "%.*s", STR_ARG(id));
+    name->n = hash ? (size_t)(hash - name->p) : name->n;
+    return id;
+}
+
+int tail_run(struct init *in, struct str name, const struct wire_dial *w, struct err *e)
+{
+    struct tail t = { .init = in };
+    struct str id = cut_id(&name);
+    struct run_session *s = run_session_find(in, name);
+    struct run *r = s && id.n ? run_find(s, id) : NULL;
+
+    if (!r)
+        return err_set(e, ERR_NOT_FOUND, "session %.*s has no command %.*s", STR_ARG(name), STR_ARG(id));
+    snprintf(t.id, sizeof t.id, "%s", r->id);
+    snprintf(t.name, sizeof t.name, "%.*s", STR_ARG(name));
     return begin(&t, w, e);
 }
 
 int tail_command(struct init *in, struct str name, const struct wire_dial *w, struct err *e)
 {
     struct tail t = { .init = in };
-    const char *hash = memrchr(name.p, '#', name.n);
+    struct str id = cut_id(&name);
     unsigned seq = 0;
 
-    for (const char *p = hash ? hash + 1 : name.p + name.n; p < name.p + name.n && *p >= '0' && *p <= '9'; p++)
-        seq = seq * 10 + (unsigned)(*p - '0');
-    if (hash)
-        name.n = (size_t)(hash - name.p);
-    struct command *c = find_command(in, name, seq);
+    for (size_t i = 0; i < id.n && id.p[i] >= '0' && id.p[i] <= '9'; i++)
+        seq = seq * 10 + (unsigned)(id.p[i] - '0');
+    struct command *c = id.n && !seq ? NULL : find_command(in, name, seq);
+    if (!c && id.n)
+        return err_set(e, ERR_NOT_FOUND, "session %.*s has no command %.*s, or not any more", STR_ARG(name),
+                       STR_ARG(id));
     if (!c)
         return err_set(e, ERR_NOT_FOUND, "Session not found, or it has run no command");
     t.seq = c->seq;

@@ -164,6 +164,13 @@ static void say_exit(struct follow *f, int64_t code, struct str status)
     buf_done(&b);
 }
 
+/* There is less than the client thinks. */
+static void not_beyond(struct channel *c, int64_t end)
+{
+    if (end >= 0 && end < c->heard)
+        c->offset = c->heard = end;
+}
+
 /* False: f is gone. */
 static bool one_message(struct follow *f, const struct view_head *head, struct str data)
 {
@@ -176,6 +183,8 @@ static bool one_message(struct follow *f, const struct view_head *head, struct s
         memcpy(&hello, data.p, sizeof hello);
         if (!f->bash)
             snprintf(f->command_id, sizeof f->command_id, "%lld", (long long)hello.pid);
+        not_beyond(&f->channels[0], head->at);
+        not_beyond(&f->channels[1], hello.end);
         say_start(f);
         return true;
     case VIEW_OUTPUT:
@@ -285,22 +294,23 @@ static void on_dialed_command(void *arg, int take_fd, const struct err *e)
     plug_hold(f->plug, false);
 }
 
-/* "COMMAND:OUT:ERR" */
-static void resume(const struct web *w, struct follow *f)
+/* Last-Event-ID: "COMMAND:OUT:ERR". False: there is none, or one that is not ours. */
+static bool last_event(const struct web *w, char id[32], int64_t *ret_out, int64_t *ret_err)
 {
     struct str last = http_header(w->http, "last-event-id");
-    char text[96], id[32];
+    char text[96];
     long long out, err;
+    int n = 0;
 
     if (!last.n || last.n >= sizeof text)
-        return;
+        return false;
     memcpy(text, last.p, last.n);
     text[last.n] = 0;
-    if (sscanf(text, "%31[^:]:%lld:%lld", id, &out, &err) != 3 || out < 0 || err < 0)
-        return;
-    snprintf(f->command_id, sizeof f->command_id, "%s", id);
-    f->dial.after = out;
-    f->dial.after_err = err;
+    if (sscanf(text, "%31[^:]:%lld:%lld%n", id, &out, &err, &n) != 3 || text[n] || out < 0 || err < 0)
+        return false;
+    *ret_out = out;
+    *ret_err = err;
+    return true;
 }
 
 /* A little before what is asked for: a value that was being written then is found all the same. */
@@ -323,10 +333,7 @@ static void begin(struct web *w, struct follow *f)
     f->node = w->node;
     f->fd = -1;
     memcpy(f->box, b->id, sizeof f->box);
-    if (f->bash)
-        snprintf(f->target, sizeof f->target, "job:%s", f->command_id);
-    else
-        snprintf(f->target, sizeof f->target, "command:%s%s%s", f->session, f->command_id[0] ? "#" : "", f->command_id);
+    snprintf(f->target, sizeof f->target, "%s:%s#%s", f->bash ? "run" : "command", f->session, f->command_id);
     f->dial.target = str_of(f->target);
     buf_init(&f->in, 4 * VIEW_MAX + 128 * KiB);
     look_from(&f->channels[0], b, &f->dial.after);
@@ -365,6 +372,7 @@ static void on_called(void *arg, const struct call *c)
     struct web *w = arg;
     const struct json *data = aio_data(w, c);
     bool bash = w->op->tool[0] == 'c';
+    char given[32];
 
     if (!c->data.p || !data) {
         aio_call_failed(w, c);
@@ -379,7 +387,8 @@ static void on_called(void *arg, const struct call *c)
     if (json_get(aio_given(w), "command") == NULL) { /* view, output: perhaps not from the beginning */
         f->dial.after = json_get_int(aio_given(w), "offset", 0);
         f->dial.after_err = json_get_int(aio_given(w), "stderr_offset", 0);
-        resume(w, f);
+        if (last_event(w, given, &f->dial.after, &f->dial.after_err))
+            memcpy(f->command_id, given, sizeof f->command_id);
     }
     if (bash && !f->command_id[0]) {
         aio_error(w, 404, "the session has run no command");
@@ -394,6 +403,8 @@ void aio_follow(struct web *w)
     struct buf b;
     struct jw j = { .out = &b };
     bool starts = json_get(aio_given(w), "command") != NULL;
+    char id[32];
+    int64_t out, err;
 
     buf_init(&b, LIMIT_HTTP_BODY);
     jw_obj(&j);
@@ -404,6 +415,8 @@ void aio_follow(struct web *w)
         }
     if (starts)
         jw_kbool(&j, "async_mode", true);
+    else if (w->op->tool[0] == 'c' && !json_get(aio_given(w), "command_id") && last_event(w, id, &out, &err))
+        jw_kz(&j, "command_id", id); /* of this session, or the answer is 404 */
     jw_obj_end(&j);
     struct str all = arena_copy(w->http->arena, buf_view(&b));
     buf_done(&b);

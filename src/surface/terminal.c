@@ -202,6 +202,8 @@ static bool take_message(struct terminal *t, const struct view_head *head, const
         say_json(t, NULL, "session_id", str_of(t->session));
         say_json(t, fill_ready, "ready", STR("Terminal ready"));
         say_size(t, &hello.size);
+        if (t->restore && !t->restored)
+            say_json(t, fill_offset, "relay_resumed", (struct str){ 0 });
         return true;
     case VIEW_OUTPUT:
         if (head->at < 0 || head->at > FROM_NOW_ON)

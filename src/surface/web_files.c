@@ -15,6 +15,7 @@ FILE_BYTES(web_terminal_js, "web/terminal/terminal.js");
 FILE_BYTES(web_xterm_js, "build/web/xterm.js");
 FILE_BYTES(web_xterm_css, "build/web/xterm.css");
 FILE_BYTES(web_fit_js, "build/web/addon-fit.js");
+FILE_BYTES(web_unicode_js, "build/web/addon-unicode11.js");
 FILE_BYTES(web_vnc_html, "web/vnc/vnc.html");
 FILE_BYTES(web_vnc_js, "web/vnc/vnc.js");
 FILE_BYTES(web_login_js, "web/page/login.js");
@@ -30,6 +31,7 @@ struct str web_file(const char *name)
         { "xterm.js", web_xterm_js, web_xterm_js_end },
         { "xterm.css", web_xterm_css, web_xterm_css_end },
         { "addon-fit.js", web_fit_js, web_fit_js_end },
+        { "addon-unicode11.js", web_unicode_js, web_unicode_js_end },
         { "vnc.html", web_vnc_html, web_vnc_html_end },
         { "vnc.js", web_vnc_js, web_vnc_js_end },
         { "login.js", web_login_js, web_login_js_end },

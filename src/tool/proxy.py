@@ -32,9 +32,10 @@ def alive(port):
     except OSError: return False
 def shown(r): return {k: r[k] for k in ('source', 'target', 'source_host', 'source_path', 'internal_port')}
 def upstream(server):
-    m = re.match(r'(?:https?://)?(?:([^:@/]+):([^@/]*)@)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})/?$', server)
-    if not m: raise Bad('server: %r is not host:port or user:pass@host:port' % server)
-    return {'addr': '%s:%s' % (m.group(3), m.group(4)), 'username': m.group(1), 'password': m.group(2)}
+    m = re.match(r'(?:http://)?(?:([^:@/]+)(?::(.*))?@)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})/?$', server)
+    if not m or not 0 < int(m.group(4)) < 65536: raise Bad('server: %r is not [http://]host:port or [http://]user:pass@host:port' % server)
+    plain = lambda s: None if s is None else urllib.parse.unquote(s)
+    return {'addr': '%s:%s' % (m.group(3), m.group(4)), 'username': plain(m.group(1)), 'password': plain(m.group(2))}
 def manage(ask):
     c = load(); a = ask['action']
     if a == 'mappings': return [shown(r) for r in c['mappings']]

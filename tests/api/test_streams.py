@@ -374,6 +374,49 @@ def test_stderr_has_events_of_its_own(server, box):
     assert [e[2]["data"] for e in got if e[1] == "stderr"] == ["err\n"]
 
 
+def test_events_of_bash_end_as_its_output_says(server, box):
+    got = list(events(server, f"/box/{box}/v1/bash/exec", {"command": "echo a; sleep 60", "hard_timeout": 0.5}))
+    assert got[-1][1:] == ("exit", {"exit_code": -1, "status": "timed_out"})
+    following = events(server, f"/box/{box}/v1/bash/exec", {"session_id": "killed", "command": "echo a; sleep 60"})
+    assert [next(following)[1], next(following)[1]] == ["start", "stdout"]
+    server.post(f"/box/{box}/v1/bash/kill", {"session_id": "killed"})
+    assert next(following)[1:] == ("exit", {"exit_code": -15, "status": "killed"})
+
+
+@pytest.mark.parametrize("what", ["bash", "shell"])
+def test_an_id_of_the_future_begins_at_what_there_is(server, box, what):
+    name = {"session_id": "future#1"} if what == "bash" else {"id": "future#1"}  # a name may look like one with an id
+    look = f"/box/{box}/v1/{what}/" + ("output" if what == "bash" else "view")
+    if what == "shell":
+        server.post(f"/box/{box}/v1/shell/sessions/create", name)
+    following = events(server, f"/box/{box}/v1/{what}/exec", {**name, "command": "echo one; read x; echo got $x"})
+    command = next(following)[2]["command_id"]
+    assert next(following)[2]["data"] == "one\n"
+    late = events(server, look, name, {"Last-Event-ID": f"{command}:99999999999999999999:7"})
+    assert next(late)[0] == f"{command}:4:0"
+    server.post(f"/box/{box}/v1/{what}/write", {**name, "input": "word\n" if what == "bash" else "word", "press_enter": True})
+    rest = list(late)
+    assert "got word\n" in "".join(e[2]["data"] for e in rest if e[1] == "stdout") and rest[-1][1] == "exit"
+    last = list(following)[-1]
+    assert [e[0] for e in events(server, look, name, {"Last-Event-ID": f"{command}:99999:99999"})] == [last[0], last[0]]
+    again = list(events(server, look, name, {"Last-Event-ID": "hello"}))  # not ours: from the beginning
+    assert again[1][2]["data"].startswith("one\n")
+
+
+def test_an_id_of_another_command_is_told_and_never_answered_with_what_is_there(server, box):
+    of_one = list(events(server, f"/box/{box}/v1/bash/exec", {"session_id": "one", "command": "echo first"}))[0][0]
+    list(events(server, f"/box/{box}/v1/bash/exec", {"session_id": "two", "command": "echo second"}))
+    server.post(f"/box/{box}/v1/shell/sessions/create", {"id": "three"})
+    list(events(server, f"/box/{box}/v1/shell/exec", {"id": "three", "command": "echo third"}))
+    for last in (of_one, "j99999:0:0", "x:1:1"):
+        r = call(server, "POST", f"/box/{box}/v1/bash/output", json.dumps({"session_id": "two"}),
+                 {"Accept": "text/event-stream", "Content-Type": "application/json", "Last-Event-ID": last})
+        assert r.status == 404 and last.split(":")[0] in r["message"], r
+    for last in ("99:0:0", "x:1:1", of_one):
+        got = list(events(server, f"/box/{box}/v1/shell/view", {"id": "three"}, {"Last-Event-ID": last}))
+        assert [e[1] for e in got] == ["error"] and last.split(":")[0] in got[0][2]["message"], got
+
+
 def test_a_follower_of_an_unknown_session_gets_an_answer_not_a_stream(server, box):
     r = call(server, "POST", f"/box/{box}/v1/shell/view", json.dumps({"id": "nobody"}),
              {"Accept": "text/event-stream", "Content-Type": "application/json"})

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import subprocess
 import threading
 import time
 
@@ -10,6 +11,7 @@ import pytest
 
 import sg
 import ws
+from test_cdp import PLACE, playwright  # noqa: F401
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,12 @@ def test_what_was_missed_is_replayed_also_after_a_restart_of_serve(server, box):
         types.append(m["type"])
         got += m.get("data", "")
     assert set(types) == {"restore_output"} and "one2" in got
-    assert c.message()["type"] == "relay_resumed"
+    end = c.message()
+    assert end["type"] == "relay_resumed"
+    c.close()
+    c = connect(server, box, f"?session_id={session}&restore=true&after={end['offset'] + 1000}")  # there is no such past
+    greet(c)
+    assert c.message() == {"type": "relay_resumed", "offset": c.offset} and c.offset == end["offset"]
     c.close()
 
 
@@ -325,11 +332,31 @@ def test_the_page_has_all_that_it_needs_here(server):
     assert page.status == 200 and "'none'" in page.headers["Content-Security-Policy"]
     text = page.body.decode()
     assert "http://" not in text and "https://" not in text  # nothing from other sites
-    for name in ("xterm.js", "xterm.css", "addon-fit.js", "terminal.js"):
+    for name in ("xterm.js", "xterm.css", "addon-fit.js", "addon-unicode11.js", "terminal.js"):
         assert f"static/terminal/{name}" in text
         part = server.request("GET", f"/static/terminal/{name}")
         assert part.status == 200 or name != "terminal.js"
     assert server.request("GET", "/static/terminal/nope").status == 404
+
+
+def test_a_person_types_pastes_copies_and_keeps_the_session_in_a_real_browser(server, box, playwright):  # noqa: F811
+    if not os.path.exists("/usr/lib/chromium/chromium") or not server.request("GET", "/static/terminal/xterm.js").body:
+        pytest.skip("Debian's chromium is not installed, or xterm.js was not built in")
+    script = PLACE / "terminal.mjs"
+    script.write_text((sg.ROOT / "tests" / "api" / "terminal.mjs").read_text())
+    words = ["node", script, f"{server.url}/box/{box}/terminal", *filter(None, [os.environ.get("SHOTS")])]
+    with subprocess.Popen(words, cwd=PLACE, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as p:
+        if p.stdout.readline() == "kill\n":
+            server.kill_role("serve", wait=False)
+            p.stdin.write("done\n")
+            p.stdin.flush()
+        out, err = p.communicate(timeout=120)
+    assert p.returncode == 0, err
+    saw = json.loads(out)
+    assert saw.pop("size") != saw["larger"] == saw.pop("again"), "the size is that of the tab in use"
+    saw.pop("larger")
+    assert saw == {"errors": [], "wide": True, "column": "at5", "typed": " ", "answers": 6, "pasted": True, "lines": True,
+                   "copied": ["COPY1", "COPY1"], "reconnected": [True, True, 1]}
 
 
 def test_a_command_that_is_killed_before_it_has_begun_is_terminated_and_the_shell_lives(server, box):

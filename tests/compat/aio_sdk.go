@@ -1,10 +1,12 @@
-// Every operation through the Go SDK: `go run aio_sdk.go URL`. Requests are written as their JSON and read into the SDK's own types,
+// Every operation through the Go SDK: `go run aio_sdk.go URL`, with `browser` those of the browser, too, with `forms` the rows of
+// data/aio_forms.json. Requests are written as their JSON and read into the SDK's own types,
 // answers come back through them; what counts as every operation is asked of those types: a method that nobody called is a failure.
 package main
 
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -208,6 +210,95 @@ func browser() {
 	same("action", do("Browser.ExecuteAction", `{"action_type":"CLICK","x":600,"y":400}`)("action_performed"), "CLICK")
 }
 
+// set gives a field of a request its value, by the name that it has in the API.
+func set(request reflect.Value, name string, given any) error {
+	for i := 0; i < request.NumField(); i++ {
+		f := request.Type().Field(i)
+		if f.Tag.Get("url") != name && strings.Split(f.Tag.Get("json"), ",")[0] != name && strings.ToLower(f.Name) != name {
+			continue
+		}
+		if file, ok := given.(map[string]any); ok && f.Type.Kind() == reflect.Interface {
+			request.Field(i).Set(reflect.ValueOf(base64.NewDecoder(base64.StdEncoding, strings.NewReader(file["$file"].(string)))))
+			return nil
+		}
+		text, _ := json.Marshal(given)
+		return json.Unmarshal(text, request.Field(i).Addr().Interface())
+	}
+	return nil // newer than this SDK
+}
+
+// forms calls each operation with defaults only, with every parameter set, and wrong.
+func forms(table string) {
+	var rows [][]any
+	text, err := os.ReadFile(table)
+	if err == nil {
+		err = json.Unmarshal(text, &rows)
+	}
+	if err != nil {
+		die("%v", err)
+	}
+	kept, failed := map[string]any{}, false
+	value := func(v any) any {
+		if s, ok := v.(string); ok && strings.HasPrefix(s, "$") {
+			return kept[s[1:]]
+		}
+		return v
+	}
+	for _, row := range rows {
+		name := ""
+		for _, part := range strings.FieldsFunc(row[1].(string), func(r rune) bool { return r == '_' }) {
+			name += strings.ToUpper(part[:1]) + part[1:]
+		}
+		group, method, _ := strings.Cut(name, ".")
+		method = strings.ToUpper(method[:1]) + method[1:]
+		of := reflect.ValueOf(sandbox).Elem().FieldByName(group)
+		if !of.IsValid() || !of.MethodByName(method).IsValid() {
+			continue // newer than this SDK
+		}
+		var args []any
+		for _, p := range row[2].([]any) {
+			args = append(args, value(p))
+		}
+		kind := of.MethodByName(method).Type()
+		if n := len(args) + 1; n < kind.NumIn()-1 {
+			request := reflect.New(kind.In(n).Elem())
+			for k, v := range row[3].(map[string]any) {
+				if err := set(request.Elem(), k, value(v)); err != nil {
+					die("%v %v: %v", row[1], row[3], err)
+				}
+			}
+			args = append(args, request.Interface())
+		}
+		answer, err := try(group+"."+method, args...)
+		var refused *core.APIError
+		got := any(200.0)
+		if errors.As(err, &refused) {
+			got = float64(refused.StatusCode)
+		} else if err != nil {
+			got = err.Error()
+		} else if body, _ := answer.(map[string]any); body["success"] == false {
+			got = "failed"
+		}
+		if got != row[4] {
+			failed = true
+			fmt.Fprintf(os.Stderr, "%v %v %v: %v, not %v\n", row[0], row[1], row[3], got, row[4])
+		}
+		if len(row) > 5 {
+			for key, place := range row[5].(map[string]any) {
+				at := answer
+				for _, part := range strings.Split(place.(string), ".") {
+					m, _ := at.(map[string]any)
+					at = m[part]
+				}
+				kept[key] = at
+			}
+		}
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
 func main() {
 	sandbox = client.NewClient(option.WithBaseURL(os.Args[1]), option.WithMaxAttempts(1))
 	groups(func(name string, group reflect.Value) {
@@ -215,6 +306,10 @@ func main() {
 			uncalled[name+"."+group.Type().Method(i).Name] = true
 		}
 	})
+	if len(os.Args) > 3 && os.Args[2] == "forms" {
+		forms(os.Args[3])
+		return
+	}
 	shell()
 	files()
 	code()

@@ -1,12 +1,15 @@
-// Every operation through the TypeScript SDK: run by Node with the server's URL, and `browser` for the groups that need one. What
-// counts as every operation is asked of the SDK's own classes: a method that nobody called is a failure.
+// Every operation through the TypeScript SDK: run by Node with the server's URL, and `browser` for the groups that need one, or `forms`
+// and the rows of data/aio_forms.json. What counts as every operation is asked of the SDK's own classes: a method that nobody called is
+// a failure.
 import { SandboxClient } from '@agent-infra/sandbox';
 import assert from 'node:assert';
+import { readFileSync } from 'node:fs';
 
-const [url, part = 'base'] = process.argv.slice(2);
+const [url, part = 'base', table] = process.argv.slice(2);
 const client = new SandboxClient({ environment: url, timeoutInSeconds: 120, maxRetries: 0 });
 const groups = {
   base: ['sandbox', 'shell', 'bash', 'file', 'util', 'skills', 'proxy', 'auth', 'mcp', 'jupyter', 'nodejs', 'code'],
+  forms: ['sandbox', 'shell', 'bash', 'file', 'util', 'skills', 'proxy'],
   browser: ['browser', 'browserPage', 'browserTabs', 'browserCookies', 'browserNetwork', 'browserState', 'browserCaptcha', 'display'],
 }[part];
 const uncalled = new Set();
@@ -275,6 +278,22 @@ async function browser() {
   same((await data(p.navigate({ url: SITE }))).title, 'Page');
 }
 
-await { base, browser }[part]();
+// Each with defaults only, with every parameter set, and wrong.
+async function forms() {
+  const kept = {};
+  const failed = [];
+  const value = (v) => (v?.$file ? { data: Buffer.from(v.$file, 'base64'), filename: 'up.bin' } : typeof v === 'string' && v[0] === '$' ? kept[v.slice(1)] : v);
+  for (const [form, name, path, given, expected, keep = {}] of JSON.parse(readFileSync(table))) {
+    const [group, method] = name.replace(/_(.)/g, (_, letter) => letter.toUpperCase()).split('.');
+    const request = Object.fromEntries(Object.entries(given).map(([k, v]) => [k, value(v)]));
+    const r = await c[group][method](...path.map(value), ...(Object.keys(given).length ? [request] : []));
+    const got = !r.ok ? (r.error.content?.statusCode ?? r.rawResponse?.status) : r.body?.success === false ? 'failed' : 200;
+    if (got !== expected) failed.push(`${form} ${name} ${JSON.stringify(given)}: ${got}, not ${expected}: ${JSON.stringify(r.error ?? r.body)}`);
+    for (const [key, place] of Object.entries(keep)) kept[key] = place.split('.').reduce((at, part) => at?.[part], r.body);
+  }
+  same(failed, []);
+}
+
+await { base, browser, forms }[part]();
 same([...uncalled], []);
 console.log(`sdk: all ${part} operations answered`);

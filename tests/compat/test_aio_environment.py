@@ -14,9 +14,9 @@ VARIABLES = {
     "WORKSPACE": WORKSPACE,
     "PROXY_SERVER": "someone:secret@127.0.0.1:7890",
     "HOMEPAGE": "data:text/html,<title>Welcome</title>".replace(" ", "%20"),
-    "BROWSER_EXTRA_ARGS": "--user-agent=Glass/1  --lang=de",
-    "DNS_OVER_HTTPS_TEMPLATES": "https://127.0.0.1:4443/dns-query",
-    "WAIT_PORTS": "8079,8091",
+    "BROWSER_EXTRA_ARGS": "--user-agent='Glass/1 (of two words)'  --lang=de",
+    "DNS_OVER_HTTPS_TEMPLATES": "https://127.0.0.1:4443/dns-query{?dns} https://127.0.0.1:4444/",
+    "WAIT_PORTS": "8079, 8091",
 }
 UPSTREAM = """import http.server
 class H(http.server.BaseHTTPRequestHandler):
@@ -113,11 +113,23 @@ def test_homepage_extra_arguments_and_dns_templates_reach_the_browser(server):
     box = server.request("GET", "/sg/v1/boxes")["boxes"][0]["id"]
     def seen():  # a browser that has just begun may still be on its way there
         r = server.tool(box, "browser:evaluate", {"expression": "[document.title, navigator.userAgent, location.href].join('|')"})
-        return r["outcome"] == "ok" and r["data"]["value"].startswith("Welcome|Glass/1|data:")
+        return r["outcome"] == "ok" and r["data"]["value"].startswith("Welcome|Glass/1 (of two words)|data:")
     sg.wait_for(seen, every=0.2)
-    words = run(server, "tr '\\0' '\\n' < /proc/$(pgrep -of remote-debugging-pipe)/cmdline")["stdout"].split()  # Chromium may join its own words
-    assert "--dns-over-https-templates=https://127.0.0.1:4443/dns-query" in words and "--lang=de" in words
-    assert "--proxy-server=http://127.0.0.1:8118" in words
+    words = run(server, "tr '\\0' ' ' < /proc/$(pgrep -of remote-debugging-pipe)/cmdline")["stdout"]  # Chromium joins its own words
+    assert "--dns-over-https-templates=https://127.0.0.1:4443/dns-query{?dns} https://127.0.0.1:4444/ --" in words
+    assert " --lang=de " in words and " --proxy-server=http://127.0.0.1:8118 " in words
+
+
+@pytest.mark.parametrize("given", ["127.0.0.1:8000/page.html", "localhost:8000"])
+def test_a_homepage_needs_no_scheme(given):
+    with sg.running("--pool-size", "0", "--browser-homepage", given) as s:
+        box = s.create()
+        site = "test -e /usr/lib/chromium && mkdir site && cd site && echo '<title>Welcome</title>' | tee index.html > page.html && (python3 -m http.server 8000 &>/dev/null &)"
+        if s.tool(box, "bash:run", {"command": site})["data"]["exit_code"]:
+            pytest.skip("Debian's chromium is not installed")
+        s.tool(box, "bash:run", {"command": "curl -s --retry 20 --retry-all-errors --retry-delay 1 127.0.0.1:8000"})
+        tab = s.tool(box, "browser:tabs", {})["data"]["tabs"][0]
+        assert tab["url"].rstrip("/") == "http://" + given, tab
 
 
 def test_dev_shm_of_a_box_is_as_large_as_the_containers(server):
@@ -171,9 +183,53 @@ def test_a_value_may_be_quoted_as_the_original_compose_file_does_it():
     assert (env["SANDGLASS_BOX_WORKSPACE"], env["SANDGLASS_BOX_TIMEZONE"], env["SANDGLASS_BROWSER_ARGS"]) == ("/home/gem", "UTC", '--a="b c"')
 
 
-def test_wrong_values_are_refused_with_the_name_of_the_setting():
-    for name, value, said in (("WORKSPACE", "relative", "an absolute path"), ("WAIT_PORTS", "80,x", "ports from 1 to 65535"),
-                              ("WORKSPACE", "/" + "a" * 300, "at most 255 bytes")):
-        _, env = settings({name: value})
-        r = subprocess.run([sg.BINARY, "serve"], env={"PATH": "/usr/bin:/bin", **env}, capture_output=True, text=True)
-        assert r.returncode and said in r.stderr, r
+def refused(name, value):
+    """The message with which a server that gets this variable ends."""
+    _, env = settings({name: value})
+    r = subprocess.run([sg.BINARY, "serve", "--listen", "127.0.0.1:0"], env={"PATH": "/usr/bin:/bin", name: value, **env},
+                       capture_output=True, text=True, timeout=30)
+    assert r.returncode, f"{name}={value} was taken"
+    return r.stderr
+
+
+@pytest.mark.parametrize("name, values, said", [
+    ("WORKSPACE", ("relative", "~/x", "/a/../b", "/etc/passwd", "/etc/passwd/x", "/proc/x"), "an absolute path"),
+    ("WORKSPACE", ("/" + "a" * 300,), "at most 255 bytes"),
+    ("WAIT_PORTS", ("80,x", "0", "65536", "80,", "80,,81", "80 81", "3000-3005"), "ports from 1 to 65535"),
+    ("TZ", ("Nowhere/City", "asia/singapore", "Asia", "../../etc/passwd", "/etc/passwd", ":UTC8"), "a name below /usr/share/zoneinfo"),
+    ("PROXY_SERVER", ("host", "host:", ":80", "host:x", "host:0", "host:65536", "host:80/path", "http://", "https://host:443",
+                      "socks5://host:1080", "@host:80", "[::1:80", "[]:80"), "[http://][user:pass@]host:port"),
+    ("HOMEPAGE", ("http://a b", "x" * 600), "a word without blanks"),
+    ("BROWSER_EXTRA_ARGS", ("word", "--a word", "--a='b", "--a " * 300), "words that begin with '-'"),
+    ("DNS_OVER_HTTPS_TEMPLATES", ("dns.example", "http://dns.example/", "https://a/ http://b/", "https://"), "URLs with https://"),
+    ("JWT_PUBLIC_KEY", ("rubbish", " ", "/etc/key.pem", "-----BEGIN PUBLIC KEY-----\\nMIIB\\n-----END PUBLIC KEY-----", '{"keys":[]}'), "JW"),
+])
+def test_what_cannot_work_ends_the_start_with_the_name_of_the_variable(name, values, said):
+    for value in values:
+        message = refused(name, value)
+        assert said in message and name in message, (value, message)
+        assert len(message.splitlines()) == 1, message
+
+
+@pytest.mark.parametrize("given, addr, username, password", [
+    ("127.0.0.1:9", "127.0.0.1:9", None, None), ("http://me:p@ss/word@127.0.0.1:9/", "127.0.0.1:9", "me", "p@ss/word"),
+    ("me:p%40ss%25@[::1]:9", "[::1]:9", "me", "p@ss%"), ("me@127.0.0.1:9", "127.0.0.1:9", "me", None)])
+def test_proxy_server_may_have_a_scheme_and_any_password(given, addr, username, password):
+    with sg.running("--pool-size", "0", "--box-proxy", given) as s:
+        assert call(s, "GET", "/v1/proxy/upstream") == {"addr": addr, "username": username, "password": password}
+
+
+def test_jwt_public_key_survives_what_variables_do_to_line_breaks(tmp_path):
+    key = jwt.Key(tmp_path, "RS256")
+    pem = key.public.strip()
+    body = "".join(pem.splitlines()[1:-1])
+    for text in (pem, pem.replace("\n", "\\n"), pem.replace("\n", "\\r\\n") + "\\n", pem.replace("\n", " "), pem.replace("\n", ""), f'"{pem}"',
+                 "'" + pem.replace("\n", "\\n") + "'", body, base64.b64encode(pem.replace("\n", "\\n").encode()).decode(),
+                 base64.urlsafe_b64encode(pem.encode()).decode()):
+        s = sg.Server("--pool-size", "0", env={"JWT_PUBLIC_KEY": text})
+        try:
+            s.start()
+            s.headers = {"Authorization": "Bearer " + key.token()}
+            assert s.request("GET", "/sg/v1/boxes").status == 200, text
+        finally:
+            s.end()

@@ -13,6 +13,7 @@ import sg
 
 HERE = pathlib.Path(__file__).resolve().parent
 BUILD = HERE.parents[1] / "build"
+FORMS = HERE / "data" / "aio_forms.json"  # each operation with defaults only, with every parameter set, and wrong
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +115,18 @@ def test_every_browser_operation_answers_the_python_sdk(browser_server, python_s
 
 def test_every_operation_answers_the_typescript_sdk(server, node_sdk):
     run("node", node_sdk, f"{server.url}/box/{server.create()}")
+
+
+def test_every_form_of_every_operation_answers_the_python_sdk(server, python_sdk):
+    run(python_sdk, HERE / "aio_forms.py", f"{server.url}/box/{server.create()}")
+
+
+def test_every_form_of_every_operation_answers_the_typescript_sdk(server, node_sdk):
+    run("node", node_sdk, f"{server.url}/box/{server.create()}", "forms", FORMS)
+
+
+def test_every_form_of_every_operation_answers_the_go_sdk(server, go_sdk):
+    run(go_sdk, f"{server.url}/box/{server.create()}", "forms", FORMS)
 
 
 def test_every_browser_operation_answers_the_typescript_sdk(browser_server, node_sdk):

@@ -142,6 +142,17 @@ check "the server ends by itself when the container is stopped" stop
 check "nothing of it is left in the control groups" bash -c '! find /sys/fs/cgroup -maxdepth 3 -name "b-*" -path "*sandglass-$(docker inspect -f "{{.Config.Hostname}}" sg)*" | grep -q .'
 docker rm -v sg >/dev/null
 
+refused() { # NAME=VALUE: the container ends and its log names the variable
+    local words
+    # shellcheck disable=SC2086 -- flags are words
+    words=$(timeout 30 docker run --rm --network host $seccomp $caps $paths $groups -e "$1" -e SANDGLASS_LISTEN="127.0.0.1:$port" sandglass 2>&1)
+    [ $? != 124 ] && grep -qF "${1%%=*}" <<<"$words" || { echo "$1: $words" | head -n 3; false; }
+}
+for variable in TZ=Nowhere/City WORKSPACE=relative WAIT_PORTS=80,x PROXY_SERVER=socks5://127.0.0.1:1080 HOMEPAGE='a b' \
+    BROWSER_EXTRA_ARGS=word DNS_OVER_HTTPS_TEMPLATES=http://127.0.0.1/ JWT_PUBLIC_KEY=rubbish; do
+    check "$variable ends the start, and is named" refused "$variable"
+done
+
 # --- a published port, and Compose: by a dockerd with a bridge, in a network of its own ---
 
 iptables=

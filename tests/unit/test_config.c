@@ -5,6 +5,7 @@
 
 #include "base/auto.h"
 #include "base/limits.h"
+#include "base/word.h"
 #include "daemon/config.h"
 #include "daemon/config_key.h"
 #include "daemon/units.h"
@@ -251,4 +252,54 @@ TEST(units_read_what_people_write)
     EXPECT_STR(str_of(units_print_duration(text, 90000)), "90s");
     EXPECT_STR(str_of(units_print_milli(text, 2000)), "2.0");
     EXPECT_STR(str_of(units_print_size(text, 0)), "0");
+}
+
+/* What is taken is written in its normal form; what is not, and would not work, is an error at the start. */
+TEST(config_forms_of_what_becomes_of_a_box)
+{
+    static const struct {
+        enum key_form form;
+        const char *value, *want;
+    } cases[] = {
+        { FORM_ZONE, "", "" },
+        { FORM_ZONE, "UTC", "UTC" },
+        { FORM_ZONE, ":Asia/Tokyo", ":Asia/Tokyo" },
+        { FORM_ZONE, "CST-8", "CST-8" },
+        { FORM_ZONE, "<+08>-8", "<+08>-8" },
+        { FORM_ZONE, "EST5EDT,M3.2.0,M11.1.0", "EST5EDT,M3.2.0,M11.1.0" },
+        { FORM_ZONE, "/usr/share/zoneinfo/Asia/Tokyo", "/usr/share/zoneinfo/Asia/Tokyo" },
+        { FORM_ZONE, "Asia", NULL },
+        { FORM_ZONE, "<+08", NULL },
+        { FORM_PORTS, "80, 0081", "80,81" },
+        { FORM_PORTS, "80 81", NULL },
+        { FORM_FLAGS, " --a  --b='c d' -e=\"f\"", " --a  --b='c d' -e=\"f\"" },
+        { FORM_FLAGS, "--a '' --b", NULL },
+        { FORM_FLAGS, "--a=\"b", NULL },
+        { FORM_PROXY, "u:p@x:y@[::1]:80/", "u:p@x:y@[::1]:80/" },
+        { FORM_PROXY, "u:p@[::1:80", NULL },
+        { FORM_TEMPLATES, "https://a/ https://b/{?dns}", "https://a/ https://b/{?dns}" },
+        { FORM_TEMPLATES, "https://a/\nb", NULL },
+        { FORM_WORKSPACE, "/etc/passwd/x", NULL },
+    };
+
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        auto_free char *got = config_form(cases[i].form, cases[i].value);
+        if (!got != !cases[i].want)
+            printf("case %s\n", cases[i].value);
+        EXPECT_STR(str_of(got), cases[i].want);
+    }
+}
+
+TEST(words_with_quotes)
+{
+    char line[] = "a  'b c'd\t\"e'f\"\n'' g'";
+    char *rest = line;
+
+    EXPECT_STR(str_of(word_next(&rest)), "a");
+    EXPECT_STR(str_of(word_next(&rest)), "b cd");
+    EXPECT_STR(str_of(word_next(&rest)), "e'f");
+    EXPECT_STR(str_of(word_next(&rest)), "");
+    EXPECT_TRUE(!word_next(&rest));
+    EXPECT_TRUE(!rest);
+    EXPECT_TRUE(!word_next(&rest));
 }

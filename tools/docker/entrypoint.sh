@@ -25,6 +25,7 @@ fi
 as() {
     eval "value=\${$1-} given=\${$2+yes}"
     case $value in
+    '"'*'"'*'"' | "'"*"'"*"'") ;; # several words, each in quotes
     '"'*'"' | "'"*"'") value=${value#?} value=${value%?} ;;
     esac
     if [ -n "$value" ] && [ -z "$given" ]; then
