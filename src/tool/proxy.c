@@ -15,7 +15,7 @@ static const struct field proxy_fields[] = {
               "mappings|map|unmap|excludes|exclude|include|upstream|set_upstream|remove_upstream|health|diagnose"),
     FIELD(STR, struct proxy_params, source, "map: [proto://]host[:port][/path]; * in the host matches anything",
           .max = 1024),
-    FIELD(STR, struct proxy_params, target, "map: a port of the box", .max = 256),
+    FIELD(STR, struct proxy_params, target, "map: [host:]port[/path]; without a host it is a port of the box", .max = 256),
     FIELD(STR, struct proxy_params, pattern, "exclude: a domain or CIDR", .max = 256),
     FIELD(STR, struct proxy_params, server, "set_upstream: host:port or user:pass@host:port", .max = 1024),
     FIELD(STR, struct proxy_params, auth_cmd, "set_upstream: a command that prints user:pass", .max = 4096),

@@ -128,3 +128,74 @@ def test_skills_that_are_registered_at_once_are_all_there(server):
     bash(server, "for i in 0 1 2 3 4 5 6 7; do mkdir -p /tmp/many/m$i; echo x > /tmp/many/m$i/SKILL.md; done")
     at_once(8, lambda i: server.post("/v1/skills/register", {"path": f"/tmp/many/m{i}"}))
     assert {f"m{i}" for i in range(8)} <= set(skills(server))
+
+
+ECHO = """import http.server, sys
+class Echo(http.server.BaseHTTPRequestHandler):
+    protocol_version = 'HTTP/1.1'
+    def do_GET(self):
+        said = ('%s %s %s\\n' % (sys.argv[1], self.path, self.headers.get('Proxy-Authorization', '-'))).encode()
+        self.send_response(200); self.send_header('Content-Length', str(len(said))); self.end_headers(); self.wfile.write(said)
+    def log_message(self, *a): pass
+http.server.ThreadingHTTPServer(('127.0.0.1', int(sys.argv[1])), Echo).serve_forever()
+"""
+
+
+@pytest.fixture(scope="module")
+def proxied(server):
+    """A box with a server on port 3000 and, as an upstream, on 3128: each says its port, the path and the credentials it got."""
+    box = "/box/" + server.post("/sg/v1/boxes", {}, status=201)["id"]
+    server.post(box + "/v1/file/write", {"file": "/tmp/echo.py", "content": ECHO})
+    for port in (3000, 3128):
+        server.post(box + "/v1/bash/exec", {"command": f"exec python3 /tmp/echo.py {port}", "async_mode": True, "session_id": f"s{port}"})
+    server.post(box + "/v1/bash/exec", {"command": "for p in 3000 3128; do until : < /dev/tcp/127.0.0.1/$p; do sleep 0.1; done; done 2>/dev/null"})
+    return box + "/v1"
+
+
+def through(server, proxied, *urls):
+    said = server.post(proxied + "/bash/exec", {"command": "curl -s -m 20 -x http://127.0.0.1:8118 " + " ".join(urls)})["data"]
+    return said["stdout"].splitlines()
+
+
+def test_a_mapping_holds_when_it_is_answered(server, proxied):
+    """The forms that the specification shows, the closest one wins, and a target's path stands for the source's."""
+    for source, target in (("*.app.test", "3000"), ("api.app.test/v1/*", ":3000/base/"), ("whole.test", "127.0.0.1:3000/all"), ("part.test/x", "3000"), ("*", "1")):
+        server.post(proxied + "/proxy/mappings", {"source": source, "target": target})
+    assert through(server, proxied, "http://some.app.test/a?b=1", "http://api.app.test/v1/c", "http://api.app.test/v2", "http://whole.test/", "http://part.test/x/y") == [
+        "3000 /a?b=1 -", "3000 /base/c -", "3000 /v2 -", "3000 /all/ -", "3000 /x/y -"]
+    assert "127.0.0.1:1 for part.test" in through(server, proxied, "http://part.test/xyz")[0], "whom it could not reach"
+    assert server.get(proxied + "/proxy/diagnose?url=http://api.app.test/v1/c")["data"]["resolved_target"] == "127.0.0.1:3000/base/c"
+    server.delete(proxied + "/proxy/mappings/*")
+    server.delete(proxied + "/proxy/mappings/api.app.test%2Fv1%2F*")
+
+
+def test_each_request_goes_its_own_way_through_an_upstream(server, proxied):
+    """A client keeps its connection to the proxy; what it asks for next may be mapped."""
+    server.post(proxied + "/proxy/mappings", {"source": "here.test", "target": "3000"})
+    up = server.request("PUT", proxied + "/proxy/upstream", {"server": "in:line@127.0.0.1:3128", "auth_cmd": "echo asked:f@r"})["data"]
+    assert up == {"addr": "127.0.0.1:3128", "username": "asked", "password": "f@r"}
+    assert through(server, proxied, "http://far.test/1", "http://here.test/2", "http://far.test/3") == [
+        "3128 http://far.test/1 Basic YXNrZWQ6ZkBy", "3000 /2 -", "3128 http://far.test/3 Basic YXNrZWQ6ZkBy"]
+    failed = server.request("PUT", proxied + "/proxy/upstream", {"server": "127.0.0.1:3128", "auth_cmd": "echo why >&2; exit 3"})
+    assert failed.status == 400 and "exit code 3" in failed["message"] and "why" in failed["message"]
+    assert server.get(proxied + "/proxy/upstream")["data"] == up, "as it was"
+    server.delete(proxied + "/proxy/upstream")
+
+
+def test_mappings_that_are_added_at_once_are_all_there(server, proxied):
+    at_once(12, lambda i: server.post(proxied + "/proxy/mappings", {"source": f"m{i}.test", "target": "3000"}))
+    assert {f"m{i}.test" for i in range(12)} <= {m["source"] for m in server.get(proxied + "/proxy/mappings")["data"]}
+
+
+def test_what_the_proxy_cannot_do_is_refused_by_name(server, proxied):
+    wrong = [("POST", "mappings", {"source": s, "target": t}, w) for s, t, w in (
+        ("a.test", "0", "target:"), ("a.test", "65536", "target:"), ("a.test", "3000\n", "target:"), ("a.test", "host", "target:"), ("a.test:0", "3000", "source:"),
+        ("a.test:99999", "3000", "source:"), ("a.test\n", "3000", "source:"), ("ftp://a.test", "3000", "source:"), ("", "3000", "source:"))]
+    wrong += [("POST", "excludes", {"pattern": p}, "pattern:") for p in ("10.0.0.0/99", "300.0.0.0/8", "a b", "", "a.test\n")]
+    wrong += [("PUT", "upstream", {"server": s}, "server:") for s in ("h:99999", "h", "", "socks5://h:1", "h:1\n")]
+    wrong += [("GET", "diagnose?url=" + u, None, "url:") for u in ("", "nohost", "http://[", "http://a:99999/")]
+    before = server.get(proxied + "/proxy/mappings")
+    for method, path, body, why in wrong:
+        r = server.request(method, f"{proxied}/proxy/{path}", body)
+        assert r.status == 400 and r["message"].startswith(why), (path, body, r)
+    assert server.get(proxied + "/proxy/mappings") == before and server.get(proxied + "/proxy/excludes")["data"] == []

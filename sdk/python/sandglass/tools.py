@@ -1383,7 +1383,7 @@ class ProxyTools(Namespace):
             action: what to do (mappings, map, unmap, excludes, exclude, include, upstream, set_upstream,
             remove_upstream, health, diagnose)
             source: map: [proto://]host[:port][/path]; * in the host matches anything
-            target: map: a port of the box
+            target: map: [host:]port[/path]; without a host it is a port of the box
             pattern: exclude: a domain or CIDR
             server: set_upstream: host:port or user:pass@host:port
             auth_cmd: set_upstream: a command that prints user:pass
