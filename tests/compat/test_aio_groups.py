@@ -1,7 +1,9 @@
 """Promises of AIO's smaller groups: lists of files, skills, documents, the outbound proxy, hooks, observation."""
 
+import base64
 import concurrent.futures
 import io
+import json
 import zipfile
 
 import pytest
@@ -199,3 +201,52 @@ def test_what_the_proxy_cannot_do_is_refused_by_name(server, proxied):
         r = server.request(method, f"{proxied}/proxy/{path}", body)
         assert r.status == 400 and r["message"].startswith(why), (path, body, r)
     assert server.get(proxied + "/proxy/mappings") == before and server.get(proxied + "/proxy/excludes")["data"] == []
+
+
+def markdown(server, name, content, status=200):
+    server.post("/v1/file/write", {"file": name, "content": base64.b64encode(content).decode(), "encoding": "base64"})
+    return server.post("/v1/util/convert_to_markdown", {"uri": name}, status=status)["data" if status == 200 else "message"]
+
+
+def test_a_page_is_read_in_the_character_set_that_it_names(server):
+    for charset, text in (("gbk", "\u4f60\u597d"), ("Shift_JIS", "\u3053\u3093"), ("windows-1252", "caf\u00e9 \u2013"), ("utf-8", "\u4f60"), ("no-such-set", "\u4f60")):
+        raw = f"<meta charset='{charset}'><p>{text}</p>".encode(charset if charset != "no-such-set" else "utf-8")
+        assert markdown(server, "/tmp/page.html", raw) == text + "\n", charset
+    by_uri = "data:text/html;charset=gbk;base64," + base64.b64encode("<p>\u4f60\u597d</p>".encode("gbk")).decode()
+    assert server.post("/v1/util/convert_to_markdown", {"uri": by_uri})["data"] == "\u4f60\u597d\n"
+    assert markdown(server, "/tmp/old.txt", b"caf\xe9 \x96") == "caf\u00e9 \u2013"
+
+
+def test_rows_of_a_csv_file_keep_their_columns(server):
+    """Quotes that come late, lines within cells, empty lines, other separators, long cells."""
+    rows = "".join(f"{i},plain\r\n" for i in range(600))
+    text = markdown(server, "/tmp/late.csv", f'id,note\r\n{rows}\r\n9,"say ""x"", and\r\ny"\r\n'.encode())
+    assert text.endswith('| 599 | plain |\n| 9 | say "x", and y |\n') and text.count("\n") == 603
+    assert markdown(server, "/tmp/de.csv", b"a;b\n1,5;2,5\n") == "| a | b |\n| --- | --- |\n| 1,5 | 2,5 |\n"
+    assert len(markdown(server, "/tmp/long.csv", b"a,b\n1," + b"x" * 200000 + b"\n")) > 200000
+
+
+def test_emphasis_goes_round_words_and_headings_are_found_in_any_language(server):
+    page = "<p>a<b> bold </b>x <i></i><b></b><em>s<b>b</b></em> <a href='/a b'>l</a></p><b><p>one</p><p>two</p></b><b><ul><li>x</ul></b>"
+    assert markdown(server, "/tmp/e.html", page.encode()) == "a **bold** x *s**b*** [l](/a%20b)\n\none\n\ntwo\n\n- x\n"
+    w = 'xmlns:w="w"'
+    docx = zipped(**{
+        "word/document.xml": f'<w:document {w}><w:body>' + "".join(f'<w:p><w:pPr><w:pStyle w:val="{s}"/></w:pPr><w:r><w:t>t</w:t></w:r></w:p>' for s in ("1", "berschrift2", "Mine", "Normal"))
+        + "</w:body></w:document>",
+        "word/styles.xml": f'<w:styles {w}><w:style w:styleId="1"><w:name w:val="heading 1"/></w:style><w:style w:styleId="berschrift2"><w:name w:val="heading 2"/></w:style>'
+        '<w:style w:styleId="Mine"><w:name w:val="My own"/><w:basedOn w:val="berschrift2"/></w:style><w:style w:styleId="Normal"><w:name w:val="Normal"/></w:style></w:styles>'})
+    assert markdown(server, "/tmp/h.docx", docx) == "# t\n\n## t\n\n## t\n\nt\n"
+    book = {"metadata": {"language_info": {"name": "python"}}, "cells": [
+        {"cell_type": "markdown", "source": ["# T\n", "x"]}, {"cell_type": "code", "source": "1+1", "outputs": [{"data": {"text/plain": ["2"]}}]}]}
+    assert markdown(server, "/tmp/n.ipynb", json.dumps(book).encode()) == "# T\nx\n\n```python\n1+1\n```\n\n```\n2\n```\n"
+
+
+def test_what_cannot_be_converted_says_why(server):
+    bash(server, "printf '<h1>wild</h1>' > $'/tmp/w\\xff.html'; mkfifo /tmp/fifo")
+    for uri in ("/tmp/w\uefff.html", "file:///tmp/w%FF.html"):
+        assert server.post("/v1/util/convert_to_markdown", {"uri": uri})["data"] == "# wild\n"
+    for uri, why in (("", "uri: is empty"), ("/tmp", "/tmp is a directory"), ("/tmp/fifo", "no regular file"), ("data:x", "comma"), ("data:;base64,@@", "not base64")):
+        assert why in server.post("/v1/util/convert_to_markdown", {"uri": uri}, status=400)["message"]
+    assert "old Office file" in markdown(server, "/tmp/x.doc", b"\xd0\xcf\x11\xe0" + bytes(600), status=400)
+    assert "unpack it" in markdown(server, "/tmp/x.zip", zipped(a="b"), status=400)
+    assert "known are" in markdown(server, "/tmp/x.bin", bytes(range(256)), status=400)

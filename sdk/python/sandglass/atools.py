@@ -1331,7 +1331,7 @@ class AsyncUtilTools(AsyncNamespace):
         self, uri: str, page_range: Any | None = None, *, sheet_name: str | None = None, row_range: Any | None = None,
         slide_range: Any | None = None
     ) -> Result:
-        """Turns HTML, PDF, DOCX, XLSX, PPTX, CSV, images and text into Markdown.
+        """Turns HTML, PDF, DOCX, XLSX, PPTX, CSV, notebooks, images and text into Markdown.
 
         Parameters:
             uri: http, https, file or data URI, or a path
