@@ -2,8 +2,10 @@
 
 import base64
 import concurrent.futures
+import gzip
 import io
 import json
+import time
 import zipfile
 
 import pytest
@@ -250,3 +252,46 @@ def test_what_cannot_be_converted_says_why(server):
     assert "old Office file" in markdown(server, "/tmp/x.doc", b"\xd0\xcf\x11\xe0" + bytes(600), status=400)
     assert "unpack it" in markdown(server, "/tmp/x.zip", zipped(a="b"), status=400)
     assert "known are" in markdown(server, "/tmp/x.bin", bytes(range(256)), status=400)
+
+
+def test_hooks_run_in_their_order_before_a_box_is_gone():
+    """Lower priorities first, the same one at once, none longer than its timeout; another name of the same is another command."""
+    place = sg.open_place("hooks")
+    place.chmod(0o777)
+    with sg.running("--pool-size", "1", "--mount-roots", str(place)) as server:
+        box = server.post("/sg/v1/boxes", {"mounts": [{"from": str(place), "to": "/out", "writable": True}]}, status=201)["id"]
+        hooks = f"/box/{box}/v1/sandbox/hooks"
+        for name, command, priority, timeout in (("last", "echo last >> /out/log", 300, 5), ("slow", "sleep 20; echo never >> /out/log", 200, 0.5), ("same", "echo never", 1, 5),
+                                                 ("a", "sleep 0.6; echo two >> /out/log", 2, 5), ("b", "sleep 0.3; echo two >> /out/log", 2, 5), ("same", "echo one >> /out/log", 1, 5)):
+            server.post(hooks, {"name": name, "command": command, "priority": priority, "timeout": timeout})
+        assert [h["name"] for h in server.get(hooks)["data"]] == ["same", "a", "b", "slow", "last"]
+        for body, field in (({"name": "", "command": "x"}, "name"), ({"name": "n", "command": ""}, "command"), ({"name": "n", "command": "x", "timeout": 0}, "timeout")):
+            assert server.post(hooks, body, status=422)["detail"][0]["loc"] == ["body", field]
+        begun = time.monotonic()
+        server.delete(f"/sg/v1/boxes/{box}")
+        sg.wait_for(lambda: not server.request("GET", f"/sg/v1/boxes/{box}").status == 200)
+        assert (place / "log").read_text().split() == ["one", "two", "two", "last"] and time.monotonic() - begun < 15
+
+
+def test_a_capture_has_samples_with_processes_of_its_own_session_only(server):
+    box = "/box/" + server.post("/sg/v1/boxes", {}, status=201)["id"] + "/v1/sandbox/observe"
+
+    def sampled(**body):
+        started = server.post(box + "/start", {"interval_seconds": 0.1, **body})["data"]["session_id"]
+        assert (server.get(box + "/status")["data"]["last_sample_at"] or "~") >= server.get(box + "/status")["data"]["started_at"], "not another session's"
+        sg.wait_for(lambda: server.get(box + "/status")["data"]["last_sample_at"])
+        assert server.post(box + "/stop", {"session_id": started})["data"]["report_ready"]
+        report = server.post(box + "/export", {})["data"]["report_id"]
+        return json.loads(gzip.decompress(server.request("GET", f"{box}/reports/{report}").body))
+
+    whole, guard = sampled(), sampled(mode="guardrail")
+    assert whole["samples"][0]["top_processes"] and whole["samples"][0]["disk"], "what capture is for"
+    assert not guard["samples"][0]["top_processes"] and not sampled(include_processes=False)["samples"][0]["top_processes"]
+    assert whole["sample_count"] == len(whole["samples"]) and whole["dropped_samples"] == 0
+
+
+def test_a_package_is_listed_once_in_the_version_that_is_imported(server):
+    user = "$(python3 -m site --user-site)"
+    bash(server, f"for v in 1 2; do d={user}/twice_it-$v.dist-info; mkdir -p $d; printf 'Name: Twice.it\\nVersion: %s\\n' $v > $d/METADATA; done")
+    names = [p["name"] for p in server.get("/v1/sandbox/packages/python")["data"]]
+    assert names.count("Twice.it") == 1 and len({n.lower() for n in names}) == len(names)
