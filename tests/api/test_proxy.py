@@ -89,6 +89,12 @@ def test_each_form_reaches_the_server_with_its_own_path(server, box):
         assert call(server, "GET", path).status == 400, "nothing of ours is asked for in two ways: " + path
 
 
+def test_a_server_is_told_how_it_was_asked_for(server, box):
+    for given, want in (({}, "http"), ({"X-Forwarded-Proto": "https"}, "https")):  # as a gateway before us says it
+        told = call(server, "GET", f"/box/{box}/proxy/8000/x", headers=given).body.decode().lower().splitlines()
+        assert {f"x-forwarded-proto: {want}", f"x-forwarded-host: 127.0.0.1:{server.port}", f"x-forwarded-prefix: /box/{box}/proxy/8000"} <= set(told), told
+
+
 def test_a_port_without_a_slash_leads_to_the_one_with_it(server, box):
     for method in ("GET", "HEAD"):
         for query in ("", "?x=1&y=%2F"):
