@@ -191,6 +191,21 @@ def test_mappings_that_are_added_at_once_are_all_there(server, proxied):
     assert {f"m{i}.test" for i in range(12)} <= {m["source"] for m in server.get(proxied + "/proxy/mappings")["data"]}
 
 
+def test_an_excluded_domain_is_left_alone_by_the_proxy_and_by_the_browsers_script(server, proxied):
+    server.post(proxied + "/proxy/mappings", {"source": "keeps.it.running", "target": "3000"})
+    server.request("PUT", proxied + "/proxy/upstream", {"server": "127.0.0.1:3128"})
+    for pattern in (".dots.test", "*.stars.test", "plain.test", "127.0.0.0/8"):
+        server.post(proxied + "/proxy/excludes", {"pattern": pattern})
+    script = server.request("GET", proxied + "/browser/proxy.pac").body.decode()
+    for domain in ("dots.test", "stars.test", "plain.test"):
+        assert f'dnsDomainIs(host, "." + "{domain}")' in script
+        assert server.get(f"{proxied}/proxy/diagnose?url=http://a.{domain}/")["data"]["route"] == "exclude"
+    assert through(server, proxied, "http://127.0.0.1:3000/near", "http://far.test/far") == ["3000 /near -", "3128 http://far.test/far -"]
+    for pattern in (".dots.test", "*.stars.test", "plain.test", "127.0.0.0/8"):
+        server.delete(proxied + "/proxy/excludes", body={"pattern": pattern})
+    server.delete(proxied + "/proxy/upstream")
+
+
 def test_what_the_proxy_cannot_do_is_refused_by_name(server, proxied):
     wrong = [("POST", "mappings", {"source": s, "target": t}, w) for s, t, w in (
         ("a.test", "0", "target:"), ("a.test", "65536", "target:"), ("a.test", "3000\n", "target:"), ("a.test", "host", "target:"), ("a.test:0", "3000", "source:"),
