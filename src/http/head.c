@@ -198,18 +198,22 @@ static int strip_authority(struct str *t, const struct head *h, struct err *e)
     return 0;
 }
 
-static int check_path(struct str path, struct err *e)
+static int check_path(struct http_request *r, struct err *e)
 {
-    for (size_t i = 0; i < path.n; i++) {
-        char c = path.p[i];
-        char next = i + 1 < path.n ? path.p[i + 1] : ' ';
+    struct str path = r->path;
 
-        if (c == 0)
+    for (size_t i = 0; i < path.n; i++) {
+        struct str rest = { path.p + i, path.n - i };
+
+        if (path.p[i] == 0)
             return refuse(e, 400, "the path contains %00");
-        if (c == '.' && next == '.')
+        if (rest.n >= 3 && memcmp(rest.p, "/..", 3) == 0 && (rest.n == 3 || rest.p[3] == '/'))
             return refuse(e, 400, "the path contains \"..\"");
-        if (c == '/' && next == '/' && (i == 0 || path.p[i - 1] != ':')) /* a URL may be part of a path */
-            return refuse(e, 400, "the path contains \"//\"");
+        if (rest.n >= 2 && memcmp(rest.p, "//", 2) == 0) {
+            if (i == 0)
+                return refuse(e, 400, "the path begins with \"//\"");
+            r->empty_part |= path.p[i - 1] != ':'; /* a URL may be part of a path */
+        }
     }
     return 0;
 }
@@ -240,7 +244,7 @@ static int split_target(struct http_request *r, const struct head *h, struct err
     struct str unused; /* checked now, so that http_query cannot fail */
     if (!http_decode(r->arena, path, false, &r->path) || !http_decode(r->arena, r->query, true, &unused))
         return refuse(e, 400, "the target has a % that is not followed by two hexadecimal digits");
-    return check_path(r->path, e);
+    return check_path(r, e);
 }
 
 int head_parse(char *p, size_t n, size_t fields, struct http_request *r, struct head *h, struct err *e)

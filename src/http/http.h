@@ -16,7 +16,7 @@ struct http_conn;
 struct http_request {
     struct str method; /* "POST" */
     struct str target; /* as sent */
-    struct str path;   /* decoded, without query; never contains "..", "//" or NUL; "*" only for OPTIONS */
+    struct str path;   /* decoded, without query; no part of it is "..", no byte NUL; "*" only for OPTIONS */
     struct str query;  /* raw, without '?' */
     struct str body;
     struct pairs headers; /* names in lower case */
@@ -26,7 +26,8 @@ struct http_request {
     struct pairs also;    /* the handler's: headers that its answer gets besides those that it is given with */
     void *user;           /* the handler's own */
     struct http_conn *conn;
-    bool streaming; /* the body is not in `body` but comes by http_body_begin */
+    bool streaming;  /* the body is not in `body` but comes by http_body_begin */
+    bool empty_part; /* the path has "//" behind its beginning, but for that of a URL: nothing of ours is there */
 };
 
 typedef void on_request(void *arg, struct http_request *r);

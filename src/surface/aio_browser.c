@@ -354,11 +354,14 @@ static void on_excludes(void *arg, const struct call *c)
     buf_z(&b, "function FindProxyForURL(url, host) {\n");
     for (const struct json *k = list ? list->first : NULL; k && kept.n; k = k->next) {
         struct jw j = { .out = &b };
+        struct str domain = k->s;
+        while (domain.n && (*domain.p == '*' || *domain.p == '.')) /* "*.example.org", ".example.org" */
+            domain = (struct str){ domain.p + 1, domain.n - 1 };
         buf_z(&b, "  if (shExpMatch(host, ");
         jw_str(&j, k->s);
         buf_z(&b, ") || dnsDomainIs(host, \".\" + ");
         j.comma = false;
-        jw_str(&j, k->s);
+        jw_str(&j, domain);
         buf_z(&b, ")) return \"DIRECT\";\n");
     }
     buf_printf(&b, "  return \"%s\";\n}\n", kept.n ? "PROXY 127.0.0.1:8118; DIRECT" : "DIRECT");

@@ -366,6 +366,7 @@ static void ask_glob(struct web *w, const void *in, struct jw *j)
     jw_kstr(j, "pattern", p->pattern);
     jw_kbool(j, "hidden", p->include_hidden);
     jw_kbool(j, "files_only", p->files_only);
+    jw_kbool(j, "follow", true);
     jw_kint(j, "max", p->max_results);
     jw_key(j, "exclude");
     jw_arr(j);
@@ -581,6 +582,7 @@ static const struct field list_row[] = {
     SAYS(STR, "modified_time", "ISO 8601", .nullable = true),
     SAYS(STR, "permissions", "in octal", .nullable = true),
     SAYS(STR, "extension", "with its dot", .nullable = true),
+    SAYS(STR, "link_target", "of a symbolic link, whose other fields are about what it leads to", .nullable = true),
     { 0 },
 };
 static const struct field list_out[] = {
@@ -601,6 +603,7 @@ static void ask_list(struct web *w, const void *in, struct jw *j)
     jw_kstr(j, "path", p->path);
     jw_kbool(j, "recursive", p->recursive);
     jw_kbool(j, "hidden", p->show_hidden);
+    jw_kbool(j, "follow", true);
     jw_kint(j, "max_entries", 50000);
     if (p->max_depth > 0)
         jw_kint(j, "max_depth", p->max_depth);
@@ -628,6 +631,7 @@ static void print_entry(const struct list_in *p, const struct json *r, struct jw
             dir   ? (struct str){ 0 }
             : dot ? (struct str){ dot, name.n - (size_t)(dot - name.p) }
                   : STR(""));
+    jw_kstr(j, "link_target", json_get_str(r, "target"));
     jw_obj_end(j);
 }
 

@@ -28,12 +28,15 @@ struct observation { /* of one box; newest first */
     bool running, processes, disk, asking;
     const char *mode;
     double interval;
-    int64_t ends_ms, count;
+    int64_t ends_ms, count, dropped;
     struct loop_timer *timer;
-    struct buf samples;
+    struct buf samples; /* each behind a comma */
+    uint32_t sizes[SAMPLES_MAX];
     struct report *reports;
     size_t report_count;
     int64_t cpu_us, cpu_at_us; /* as last read, for the percentage */
+    int64_t oom;               /* as last read, and when it was first seen */
+    char oom_at[32];
 };
 
 static struct observation *all;
@@ -216,9 +219,13 @@ static void print_snapshot(struct observation *o, const struct box *b, const str
     jw_key(j, "recent_events");
     jw_arr(j);
     int64_t oom = number_in(b->gauges[GAUGE_MEMORY_EVENTS], "oom_kill");
+    if (oom > o->oom) {
+        o->oom = oom;
+        memcpy(o->oom_at, t, sizeof t);
+    }
     if (oom > 0) {
         jw_obj(j);
-        jw_kz(j, "ts", t);
+        jw_kz(j, "ts", o->oom_at);
         jw_kz(j, "type", "oom_kill");
         jw_kz(j, "message", "programs were killed because the memory limit was reached");
         jw_key(j, "data");
@@ -233,15 +240,30 @@ static void print_snapshot(struct observation *o, const struct box *b, const str
 
 /* --- sampling --- */
 
+/* A session may last longer than there is room: its end is what somebody will ask for. */
+static void drop_oldest(struct observation *o)
+{
+    int64_t n = o->count / 4 + 1;
+    size_t bytes = 0;
+
+    for (int64_t i = 0; i < n; i++)
+        bytes += o->sizes[i];
+    buf_eat(&o->samples, bytes);
+    o->count -= n;
+    o->dropped += n;
+    memmove(o->sizes, o->sizes + n, (size_t)o->count * sizeof *o->sizes);
+}
+
 static void add_sample(struct observation *o, const struct box *b, const struct json *usage)
 {
     struct jw j = { .out = &o->samples };
 
     if (o->count >= SAMPLES_MAX || o->samples.n > SAMPLES_BYTES - 256 * KiB)
-        return;
-    if (o->count++)
-        buf_char(&o->samples, ',');
+        drop_oldest(o);
+    size_t before = o->samples.n;
+    buf_char(&o->samples, ',');
     print_snapshot(o, b, usage, o->disk, o->processes, &j);
+    o->sizes[o->count++] = (uint32_t)(o->samples.n - before);
     now_text(o->last, 0);
 }
 
@@ -354,7 +376,7 @@ static const struct field start_in[] = {
     FIELD(INT, struct start_in, duration_seconds, "then it stops", .def = FIELD_ABSENT, .min = 1, .max = 86400),
     FIELD(NUM, struct start_in, interval_seconds, "between samples; capture: 1, guardrail: 10", .min = 0.1,
           .max = 3600),
-    FIELD(BOOL, struct start_in, include_processes, "also the largest processes"),
+    FIELD(BOOL, struct start_in, include_processes, "also the largest processes; unless given, capture does"),
     FIELD(BOOL, struct start_in, include_disk, "also disks", .def = true),
     { 0 },
 };
@@ -382,10 +404,11 @@ static void start(struct web *w)
     if (!again) {
         bool guard = str_is(p->mode, "guardrail");
         buf_reset(&o->samples);
-        o->count = 0;
+        o->count = o->dropped = 0;
+        o->last[0] = 0;
         o->mode = guard ? "guardrail" : "capture";
         o->interval = p->interval_seconds > 0 ? p->interval_seconds : guard ? 10 : 1;
-        o->processes = p->include_processes;
+        o->processes = json_get(aio_given(w), "include_processes") ? p->include_processes : !guard;
         o->disk = p->include_disk;
         o->ends_ms = p->duration_seconds == FIELD_ABSENT ? 0 : now_ms() + p->duration_seconds * 1000;
         snprintf(o->key, sizeof o->key, "%.*s", STR_ARG(p->idempotency_key));
@@ -485,10 +508,12 @@ static struct report *make_report(struct observation *o, const struct box *b, co
     jw_kz(&j, "reason", r->reason);
     jw_kz(&j, "created_at", r->created);
     jw_kint(&j, "sample_count", o->count);
+    jw_kint(&j, "dropped_samples", o->dropped);
     jw_key(&j, "now");
     print_snapshot(o, b, NULL, false, false, &j);
     buf_z(&text, ",\"samples\":[");
-    buf_str(&text, buf_view(&o->samples));
+    if (o->count)
+        buf_add(&text, o->samples.p + 1, o->samples.n - 1);
     buf_z(&text, "]}");
     buf_init(&r->gzip, SAMPLES_BYTES + 2 * MiB);
     gzip_store(&r->gzip, buf_view(&text));

@@ -8,7 +8,8 @@ struct proxy_in {
 static const struct field map_in[] = {
     FIELD(STR, struct proxy_in, source, "[proto://]host[:port][/path]; * in the host matches anything",
           .required = true, .max = 1024),
-    FIELD(STR, struct proxy_in, target, "a port of the box", .required = true, .max = 256),
+    FIELD(STR, struct proxy_in, target, "[host:]port[/path]; without a host it is a port of the box", .required = true,
+          .max = 256),
     { 0 },
 };
 static const struct field source_in[] = {
@@ -89,7 +90,7 @@ static void on_managed(void *arg, const struct call *c)
     w->held = arena_copy(w->http->arena, r ? r->raw : STR("null"));
     if (json_get_bool(data, "start", false))
         aio_call(w, "command:launch",
-                 STR("\"session_id\":\"sandglass-proxy\",\"async_mode\":true,"
+                 STR("\"session_id\":\"sandglass-proxy\",\"timeout\":20,"
                      "\"command\":\"exec python3 ~/.config/sandglass/proxy.py serve\""),
                  on_started);
     else

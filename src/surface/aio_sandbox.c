@@ -200,7 +200,7 @@ static void on_context(void *arg, const struct call *c)
     jw_str(&j, buf_view(&text));
     buf_done(&text);
     jw_kstr(&j, "home_dir", get(data, "home"));
-    jw_kstr(&j, "workspace", get(data, "home"));
+    jw_kstr(&j, "workspace", get(data, "workspace"));
     jw_kz(&j, "version", AIO_VERSION);
     jw_key(&j, "detail");
     print_detail(w, data, &j);

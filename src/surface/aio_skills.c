@@ -152,11 +152,39 @@ static void read_plain_form(struct web *w, struct register_in *in)
     }
 }
 
+static bool read_json(struct web *w, struct register_in *in)
+{
+    static const char *const names[] = { "path", "name" };
+    struct str *const to[] = { &in->path, &in->name };
+    struct json *body = NULL;
+    struct err e;
+
+    if (json_parse(w->http->arena, w->http->body, &body, &e) < 0) {
+        aio_invalid(w, "body", "", "value_error", "%s", e.msg);
+        return false;
+    }
+    if (body->type != JSON_OBJ || json_get(body, "file")) {
+        aio_invalid(w, "body", body->type == JSON_OBJ ? "file" : "", "type_error", "%s",
+                    body->type == JSON_OBJ ? "file: an archive comes in a form (multipart/form-data)"
+                                           : "body: expected object");
+        return false;
+    }
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const struct json *v = json_get(body, names[i]);
+        if (v && v->type != JSON_NULL && v->type != JSON_STR) {
+            aio_invalid(w, "body", names[i], "type_error", "%s: expected string, got %s", names[i],
+                        json_type_name(v->type));
+            return false;
+        }
+        *to[i] = json_get_str(body, names[i]);
+    }
+    return true;
+}
+
 static void register_op(struct web *w)
 {
     struct str type = http_header(w->http, "content-type");
     struct register_in in = { 0 };
-    struct json *body = NULL;
     struct err e = { 0 };
     struct buf b;
     struct jw j = { .out = &b };
@@ -166,11 +194,10 @@ static void register_op(struct web *w)
         r = read_form(w, &in, &e);
     } else if (type.n && memmem(type.p, type.n, "x-www-form-urlencoded", 21)) {
         read_plain_form(w, &in);
-    } else if (w->http->body.n) {
-        r = json_parse(w->http->arena, w->http->body, &body, &e);
-        in = (struct register_in){ .path = json_get_str(body, "path"), .name = json_get_str(body, "name") };
+    } else if (w->http->body.n && !read_json(w, &in)) {
+        return;
     }
-    if (r < 0 || (!in.file.p && !in.path.n)) {
+    if (r < 0 || (!in.file.n && !in.path.n)) {
         aio_invalid(w, "body", "", "value_error", "%s", e.msg[0] ? e.msg : "give path, or a zip archive as file");
         return;
     }
@@ -180,7 +207,7 @@ static void register_op(struct web *w)
         jw_kstr(&j, "path", in.path);
     if (in.name.n)
         jw_kstr(&j, "name", in.name);
-    if (in.file.p) {
+    if (in.file.n) {
         jw_key(&j, "archive");
         jw_base64(&j, in.file);
     }

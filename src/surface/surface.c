@@ -365,6 +365,8 @@ static void find_route(struct web *w)
         w->route = &proxy_route;
         return;
     }
+    if (w->http->empty_part)
+        return;
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         for (const struct route *t = tables[i]; t->pattern; t++) {
             struct route_match m = { 0 };
@@ -416,6 +418,8 @@ void surfaces_handle(void *arg, struct http_request *r)
         return;
     if (w->route)
         dispatch(w);
+    else if (r->empty_part)
+        web_error(w, 400, ERR_INVALID, "invalid request: the path contains \"//\"");
     else if (aio_is_path(w->path))
         aio_not_found(w, w->other_method);
     else

@@ -97,7 +97,7 @@ static void on_proxy_set(void *arg, const struct call *c)
 
     if (c->outcome == OUTCOME_OK) {
         ask_box(d, "command:launch",
-                STR("{\"session_id\":\"sandglass-proxy\",\"async_mode\":true,"
+                STR("{\"session_id\":\"sandglass-proxy\",\"timeout\":20,"
                     "\"command\":\"exec python3 ~/.config/sandglass/proxy.py serve\"}"),
                 on_proxy_started);
         return;

@@ -24,7 +24,7 @@ struct convert_result {
 };
 static const struct field convert_result_fields[] = {
     FIELD(STR, struct convert_result, markdown, "the text", .always = true),
-    FIELD(STR, struct convert_result, kind, "html, pdf, docx, xlsx, pptx, csv, image or text"),
+    FIELD(STR, struct convert_result, kind, "html, pdf, docx, xlsx, pptx, csv, notebook, image or text"),
     { 0 },
 };
 
@@ -54,7 +54,7 @@ static int convert_run(struct hand *h, const void *params, void *result, struct 
 static const struct tool util_tools[] = {
     { .name = "util:convert",
       .title = "A document as Markdown",
-      .help = "Turns HTML, PDF, DOCX, XLSX, PPTX, CSV, images and text into Markdown.",
+      .help = "Turns HTML, PDF, DOCX, XLSX, PPTX, CSV, notebooks, images and text into Markdown.",
       .flags = TOOL_NEEDS_BOX | TOOL_PARALLEL | TOOL_READ_ONLY,
       .params = convert_fields,
       .params_size = sizeof(struct convert_params),

@@ -5,28 +5,42 @@ opts = json.load(sys.stdin)
 uri = opts['uri']
 LIMIT = 64 << 20
 class Bad(Exception): pass
+# Bytes of names that are no UTF-8: as base/path.h writes them, and as Python does.
+def named(t): return re.sub('[\uef80-\uefff]', lambda m: chr(ord(m.group()) - 0x1300), t)
+def told(t): return re.sub('[\uef80-\uefff\udc80-\udcff]', lambda m: ''.join(chr(0xef00 + b) for b in m.group().encode('utf-8', 'surrogateescape')), t)
+def load_data(uri):
+    head, comma, body = uri[5:].partition(','); raw = urllib.parse.unquote_to_bytes(body)
+    if not comma: raise Bad('uri: a data URI has a comma before its data')
+    if head.endswith(';base64'):
+        raw = re.sub(rb'\s', b'', raw).translate(bytes.maketrans(b'-_', b'+/'))
+        try: raw = base64.b64decode(raw + b'=' * (-len(raw) % 4), validate=True)
+        except ValueError: raise Bad('uri: its data is not base64')
+    m = re.search(r';charset=([^;]+)', head, re.I)
+    return raw, '', head.split(';')[0].lower(), m.group(1) if m else None
 def load(uri):
-    if uri.startswith('data:'):
-        head, _, body = uri[5:].partition(',')
-        raw = urllib.parse.unquote_to_bytes(body)
-        return (base64.b64decode(raw) if head.endswith(';base64') else raw), '', head.split(';')[0]
+    """What is there, its name, its type and its character set; the last two if somebody said so."""
+    if not uri: raise Bad('uri: is empty')
+    if uri.startswith('data:'): return load_data(uri)
     if re.match('https?://', uri):
         try:
-            with urllib.request.urlopen(uri, timeout=30) as r:
-                return r.read(LIMIT + 1), urllib.parse.urlparse(uri).path, r.headers.get_content_type()
+            with urllib.request.urlopen(urllib.request.Request(uri, headers={'User-Agent': 'Mozilla/5.0 (compatible; convert_to_markdown)'}), timeout=30) as r:
+                return r.read(LIMIT + 1), urllib.parse.urlparse(r.geturl()).path, r.headers.get_content_type(), r.headers.get_content_charset()
         except Exception as e: raise Bad('fetch %s: %s' % (uri, e))
-    path = urllib.parse.unquote(urllib.parse.urlparse(uri).path) if uri.startswith('file:') else uri
+    path = urllib.parse.unquote(urllib.parse.urlparse(uri).path, errors='surrogateescape') if uri.startswith('file:') else uri
     if '://' in path: raise Bad('uri: only http, https, file and data are known')
-    path = os.path.join(opts['workspace'], path)
-    if not os.path.isfile(path): raise FileNotFoundError(2, 'No such file or directory', path)
-    with open(path, 'rb') as f: return f.read(LIMIT + 1), path, ''
+    path = os.path.join(opts['workspace'], named(path))
+    if os.path.exists(path) and not os.path.isfile(path): raise Bad('uri: %s is %s' % (told(path), 'a directory' if os.path.isdir(path) else 'no regular file'))
+    with open(path, 'rb') as f: return f.read(LIMIT + 1), told(path), '', None
 def text_of(b):
-    for c in ('utf-8-sig', 'utf-16') if b[:2] in (b'\xff\xfe', b'\xfe\xff') else ('utf-8-sig',):
-        try: return b.decode(c)
-        except UnicodeError: pass
+    """As its mark, the sender or the page itself says; else UTF-8, else what Windows wrote."""
+    meta = re.search(rb'<meta[^>]{0,200}charset\s*=\s*["\']?\s*([\w.:-]+)', b[:4096], re.I) if kind == 'html' else None
+    for c in ('utf-16' if b[:2] in (b'\xff\xfe', b'\xfe\xff') else None, charset, meta.group(1).decode() if meta else None, 'utf-8-sig', 'cp1252'):
+        try:
+            if c: return b.decode('gb18030' if c.lower() in ('gbk', 'gb2312') else c)
+        except (UnicodeError, LookupError): pass
     return b.decode('latin-1')
 def table(rows):
-    rows = [[str(c if c is not None else '').replace('|', '\\|').replace('\n', ' ') for c in r] for r in rows]
+    rows = [[re.sub(r'\r\n|[\r\n]', ' ', str(c if c is not None else '').replace('|', '\\|')) for c in r] for r in rows]
     if not rows: return ''
     n = max(map(len, rows)); rows = [r + [''] * (n - len(r)) for r in rows]
     return '\n'.join('| ' + ' | '.join(r) + ' |' for r in rows[:1] + [['---'] * n] + rows[1:]) + '\n'
@@ -34,6 +48,14 @@ def table(rows):
 # white space can be folded around them, and their lines can be indented or quoted.
 SKIP = ('script', 'style', 'noscript', 'template', 'svg')
 BLOCKS = ('p', 'div', 'section', 'article', 'header', 'footer', 'main', 'figure', 'figcaption', 'nav', 'aside', 'form', 'dl', 'dt', 'dd')
+BOLD, ITALIC = ('\x0e', '\x0f', '**'), ('\x10', '\x11', '*')
+def emphasis(t, marks):
+    """Marks go round words, not round blanks, and not round more than a paragraph."""
+    o, c, mark = marks
+    def one(m):
+        b = m.group(1); k = b.strip()
+        return b if not k or '\0' in b or '\n\n' in b else b.replace(k, mark + k + mark, 1)
+    return re.sub('[%s%s]' % (o, c), '', re.sub('%s([^%s%s]*)%s' % (o, o, c, c), one, t))
 class Html(html.parser.HTMLParser):
     def __init__(s):
         super().__init__(); s.frames = [['root', [], '', 0]]; s.kept = []; s.skip = 0; s.pre = 0; s.links = []; s.rows = []; s.in_title = 0
@@ -41,7 +63,9 @@ class Html(html.parser.HTMLParser):
     def keep(s, lines): s.kept.append(lines); s.put('\n\0%d\0\n' % (len(s.kept) - 1))
     def lines(s, parts, folded=True):
         t = ''.join(parts)
-        if folded: t = re.sub(r'\n{3,}', '\n\n', re.sub(r'[ \t]*\n[ \t]*', '\n', re.sub(r'[ \t]+', ' ', t)))
+        if folded:
+            t = re.sub(r'[ \t]*\n[ \t]*', '\n', re.sub(r'[ \t]+', ' ', t))
+            t = re.sub(r'\n{3,}', '\n\n', re.sub(' {2,}', ' ', emphasis(emphasis(t, ITALIC), BOLD)))
         out = []
         for l in t.strip('\n ' if folded else '\n').split('\n'):
             m = re.fullmatch('\0(\\d+)\0', l) if folded else None
@@ -90,13 +114,13 @@ class Html(html.parser.HTMLParser):
             n = 0
             if i: s.frames[i][3] = n = s.frames[i][3] + 1
             s.frames.append(['li', [], '%d. ' % n if i and s.frames[i][0] == 'ol' else '- ', 0])
-        elif t in ('b', 'strong'): s.put('**')
-        elif t in ('i', 'em'): s.put('*')
+        elif t in ('b', 'strong'): s.put(BOLD[0])
+        elif t in ('i', 'em'): s.put(ITALIC[0])
         elif t in ('code', 'kbd', 'samp'): s.put('`')
         elif t == 'pre': s.pre += 1; s.frames.append(['pre', [], '', 0])
         elif t == 'blockquote': s.frames.append(['blockquote', [], '', 0])
         elif t == 'a': s.links.append(a.get('href')); s.put('[' if a.get('href') else '')
-        elif t == 'img': s.put('![%s](%s)' % (a.get('alt') or '', a.get('src') or ''))
+        elif t == 'img': s.put('![%s](%s)' % (a.get('alt') or '', (a.get('src') or '').strip().replace(' ', '%20')))
         elif t == 'table': s.rows.append([])
         elif t in ('tr', 'td', 'th') and s.rows:
             if any(f[0] == 'td' for f in s.frames) and len(s.rows) == sum(f[0] == 'td' for f in s.frames): s.close_to(max(i for i, f in enumerate(s.frames) if f[0] == 'td'))
@@ -110,11 +134,11 @@ class Html(html.parser.HTMLParser):
         elif s.pre: pass
         elif re.match('h[1-6]$', t) or t in BLOCKS: s.put('\n\n')
         elif t in ('ul', 'ol', 'li', 'blockquote'): s.close_to(s.inside(t))
-        elif t in ('b', 'strong'): s.put('**')
-        elif t in ('i', 'em'): s.put('*')
+        elif t in ('b', 'strong'): s.put(BOLD[1])
+        elif t in ('i', 'em'): s.put(ITALIC[1])
         elif t in ('code', 'kbd', 'samp'): s.put('`')
         elif t == 'a' and s.links:
-            h = s.links.pop(); s.put('](%s)' % h if h else '')
+            h = s.links.pop(); s.put('](%s)' % h.strip().replace(' ', '%20') if h else '')
         elif t in ('td', 'th'): s.close_to(max([i for i, f in enumerate(s.frames) if f[0] == 'td'] or [0]))
         elif t == 'table' and s.rows:
             if sum(f[0] == 'td' for f in s.frames) == len(s.rows): s.close_to(max(i for i, f in enumerate(s.frames) if f[0] == 'td'))
@@ -122,7 +146,8 @@ class Html(html.parser.HTMLParser):
             if s.rows: s.put(' ' + ' '.join(c for x in r for c in x) + ' ') # a table in a cell has no Markdown
             else: s.put('\n'); s.keep(table(r).rstrip('\n').split('\n')); s.put('\n')
     def handle_data(s, d):
-        if not s.skip and not s.in_title: s.put(d.replace('\0', '') if s.pre else re.sub(r'\s+', ' ', d.replace('\0', '')))
+        d = re.sub('[\0\x0e-\x11]', '', d) # ours
+        if not s.skip and not s.in_title: s.put(d if s.pre else re.sub(r'\s+', ' ', d))
     def text(s):
         while s.rows: s.handle_endtag('table')
         s.close_to(1)
@@ -180,8 +205,21 @@ def numbering(z):
         if local(a) == 'num' and child(a, 'abstractNumId') is not None: counted[attr(a, 'numId')] = kinds.get(attr(child(a, 'abstractNumId'), 'val'), {})
     styles = {attr(s, 'styleId'): child(s, 'pPr', 'numPr') for s in part(z, 'word/styles.xml') if local(s) == 'style'}
     return counted, {k: v for k, v in styles.items() if v is not None}
+def heading_of(z):
+    """Style -> level of heading. Its id may be in any language; its name, or that of the style it is made from, is not."""
+    names, bases = {}, {}
+    for s in part(z, 'word/styles.xml'):
+        if local(s) == 'style': names[attr(s, 'styleId')] = attr(child(s, 'name'), 'val') if child(s, 'name') is not None else ''; bases[attr(s, 'styleId')] = attr(child(s, 'basedOn'), 'val') if child(s, 'basedOn') is not None else ''
+    def level(style):
+        for _ in range(8):
+            name = names.get(style) or style; m = re.match(r'(?i)heading\s*(\d)', name)
+            if m or name.lower() == 'title': return max(int(m.group(1)), 1) if m else 1
+            style = bases.get(style)
+            if not style: return 0
+        return 0
+    return level
 def from_docx(b):
-    z = open_zip(b); out = []; links = targets(z, 'word/document.xml'); counted, styles = numbering(z); counts = {}; listed = False
+    z = open_zip(b); out = []; links = targets(z, 'word/document.xml'); counted, styles = numbering(z); level_of = heading_of(z); counts = {}; listed = False
     def add(t, item=False):
         nonlocal listed
         if t: out.append(('\n' if item and listed else '\n\n' if out else '') + t); listed = item
@@ -192,10 +230,9 @@ def from_docx(b):
             add(table([[' '.join(runs(p) for p in c.iter() if local(p) == 'p') for c in r if local(c) == 'tc'] for r in e if local(r) == 'tr']))
         if local(e) != 'p': return
         style = attr(child(e, 'pPr', 'pStyle'), 'val') if child(e, 'pPr', 'pStyle') is not None else ''
-        m = re.match(r'(?i)heading\s*(\d)', style)
-        if m or style.lower() == 'title':
+        if style and level_of(style):
             t = ' '.join(runs(e).split())
-            return add('#' * (int(m.group(1)) or 1 if m else 1) + ' ' + t if t else '')
+            return add('#' * min(level_of(style), 6) + ' ' + t if t else '')
         num = child(e, 'pPr', 'numPr'); num = styles.get(style) if num is None else num
         t = styled(e, links)
         if not t or (num is None and not style.lower().startswith('list')): return add(t)
@@ -303,10 +340,20 @@ def from_pdf(b):
     if p.returncode: raise Bad('pdftotext: ' + p.stderr.decode(errors='replace').strip())
     return p.stdout.decode(errors='replace').replace('\f', '\n\n')
 def from_csv(b):
-    t = text_of(b)
-    try: d = csv.Sniffer().sniff(t[:4096], ',;\t|')
-    except csv.Error: d = csv.excel
-    return table(list(csv.reader(io.StringIO(t), d)))
+    t = text_of(b); csv.field_size_limit(LIMIT); head = t[:65536]; head = head[:head.rfind('\n') + 1] or head
+    def alike(d):
+        """How many rows have as many columns as the first, if that has more than one."""
+        rows = [len(r) for r in csv.reader(io.StringIO(head), delimiter=d) if r]
+        return sum(n == rows[0] for n in rows) if rows and rows[0] > 1 else 0
+    return table([r for r in csv.reader(io.StringIO(t), delimiter=max(',;\t|', key=alike)) if r])
+def from_notebook(b):
+    book = json.loads(text_of(b)); out = []; text = lambda x: ''.join(x) if isinstance(x, list) else str(x or '')
+    lang = book.get('metadata', {}).get('kernelspec', {}).get('language') or book.get('metadata', {}).get('language_info', {}).get('name') or ''
+    for c in book['cells']:
+        if c.get('cell_type') != 'code': out.append(text(c.get('source'))); continue
+        for kind, t in [(lang, text(c.get('source')))] + [('', text(o.get('text') or o.get('data', {}).get('text/plain') or o.get('evalue'))) for o in c.get('outputs') or []]:
+            if t.strip(): out.append('```%s\n%s\n```' % (kind, t.rstrip('\n')))
+    return '\n\n'.join(out) + '\n'
 def from_image(b, name):
     w = h = None; kind = 'image'
     if b[:8] == b'\x89PNG\r\n\x1a\n': kind, w, h = 'PNG', int.from_bytes(b[16:20], 'big'), int.from_bytes(b[20:24], 'big')
@@ -335,18 +382,20 @@ def kind_of(b, name, mime):
         except Exception: raise Bad('a damaged archive')
         for k, f in (('docx', 'word/document.xml'), ('xlsx', 'xl/workbook.xml'), ('pptx', 'ppt/presentation.xml')):
             if f in n: return k
+        raise Bad('an archive, and no DOCX, XLSX or PPTX: unpack it and convert what is in it')
+    if b[:4] == b'\xd0\xcf\x11\xe0': raise Bad('an old Office file (.doc, .xls, .ppt), or one with a password: save it as .docx, .xlsx or .pptx')
     if b[:8] == b'\x89PNG\r\n\x1a\n' or b[:3] == b'GIF' or b[:2] == b'\xff\xd8' or (b[:4] == b'RIFF' and b[8:12] == b'WEBP') or (b[:2] == b'BM' and e == '.bmp'): return 'image'
     if e in ('.csv', '.tsv') or mime == 'text/csv': return 'csv'
     if e in ('.html', '.htm', '.xhtml') or 'html' in mime or re.match(rb'\s*(<!doctype html|<html)', b[:200], re.I): return 'html'
-    if b'\0' in b[:4096] and b[:2] not in (b'\xff\xfe', b'\xfe\xff'): raise Bad('a binary file of a kind that is not known')
-    return 'text'
+    if b'\0' in b[:4096] and b[:2] not in (b'\xff\xfe', b'\xfe\xff'): raise Bad('a binary file of a kind that is not known; known are HTML, PDF, DOCX, XLSX, PPTX, CSV, notebooks, images and text')
+    return 'notebook' if e == '.ipynb' else 'text'
 try:
-    b, name, mime = load(uri)
+    b, name, mime, charset = load(uri)
     if len(b) > LIMIT: raise Bad('the document is larger than 64 MiB, the limit of convert_to_markdown')
-    k = kind_of(b, name, mime)
-    f = {'html': from_html, 'pdf': from_pdf, 'docx': from_docx, 'xlsx': from_xlsx, 'pptx': from_pptx, 'csv': from_csv, 'text': text_of}
-    r = from_image(b, name) if k == 'image' else f[k](b)
-    json.dump({'kind': k, 'markdown': r}, sys.stdout)
-except FileNotFoundError as e: json.dump({'missing': 'No such file: %s' % e.filename}, sys.stdout)
+    kind = kind_of(b, name, mime)
+    f = {'html': from_html, 'pdf': from_pdf, 'docx': from_docx, 'xlsx': from_xlsx, 'pptx': from_pptx, 'csv': from_csv, 'notebook': from_notebook, 'text': text_of}
+    r = from_image(b, name) if kind == 'image' else f[kind](b)
+    json.dump({'kind': kind, 'markdown': r}, sys.stdout)
+except FileNotFoundError as e: json.dump({'missing': 'No such file: %s' % told(e.filename)}, sys.stdout)
 except Bad as e: json.dump({'error': str(e)}, sys.stdout)
 except Exception as e: json.dump({'error': 'not converted: %s: %s' % (type(e).__name__, e)}, sys.stdout)

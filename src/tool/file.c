@@ -71,6 +71,7 @@ static const struct field list_fields[] = {
     FIELD(STRS, struct file_list_params, extensions, "only files whose names end so, such as .py", .max = 100),
     FIELD(STR, struct file_list_params, sort, "by what", .def_str = "name", .choices = "name|filename|mtime|size|type"),
     FIELD(BOOL, struct file_list_params, reverse, "the other way round"),
+    FIELD(BOOL, struct file_list_params, follow, "describe what symlinks point to, not the links"),
     { 0 },
 };
 static const struct field list_result_fields[] = {
@@ -181,6 +182,7 @@ static const struct field glob_fields[] = {
     FIELD(STR, struct file_glob_params, sort, "by what; mtime: newest first", .def_str = "name",
           .choices = "name|mtime|filename|size|type"),
     FIELD(BOOL, struct file_glob_params, reverse, "the other way round"),
+    FIELD(BOOL, struct file_glob_params, follow, "describe what symlinks point to, not the links"),
     FIELD(BOOL, struct file_glob_params, files_only, "no directories"),
     FIELD(STRS, struct file_glob_params, exclude, "patterns of names, or of paths below path, to leave out", .max = 100,
           .path = true),

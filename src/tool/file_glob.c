@@ -240,7 +240,7 @@ static void leave_out(struct file_rows *rows, const struct file_glob_params *p, 
 
 int file_glob(struct hand *h, const struct file_glob_params *p, struct file_matches *ret, struct err *e)
 {
-    struct globbing g = { .h = h, .rows = { .a = h->arena }, .hidden = p->hidden };
+    struct globbing g = { .h = h, .rows = { .a = h->arena, .follow = p->follow }, .hidden = p->hidden };
     const char *pattern = arena_z(h->arena, p->pattern);
     char *base = NULL;
 

@@ -40,7 +40,7 @@ struct file_write_result {
 };
 struct file_list_params {
     struct str path;
-    bool recursive, hidden, reverse;
+    bool recursive, hidden, reverse, follow;
     int64_t max_entries, max_depth;
     struct strs extensions;
     struct str sort;
@@ -92,7 +92,7 @@ struct file_delete_result {
 };
 struct file_glob_params {
     struct str pattern, path, sort;
-    bool hidden, files_only, reverse;
+    bool hidden, files_only, reverse, follow;
     int64_t max;
     struct strs exclude;
 };
@@ -226,6 +226,7 @@ struct file_rows { /* grows in an arena */
     struct arena *a;
     struct file_row *v;
     size_t n, size;
+    bool follow; /* rows of symlinks are about what these point to, if it is there */
 };
 void file_rows_add(struct file_rows *rows, int dir_fd, const char *dir, const char *name, const struct stat *st);
 void file_rows_sort(struct file_rows *rows, bool by_time); /* by path, or newest first */

@@ -483,15 +483,19 @@ static struct file_row *new_row(struct file_rows *rows)
 void file_rows_add(struct file_rows *rows, int dir_fd, const char *dir, const char *name, const struct stat *st)
 {
     struct file_row *row = new_row(rows);
+    struct stat there;
 
+    if (S_ISLNK(st->st_mode)) {
+        row->target = link_target(rows->a, dir_fd, name);
+        if (rows->follow && fstatat(dir_fd, name, &there, 0) == 0)
+            st = &there;
+    }
     row->path = str_of(arena_printf(rows->a, "%s/%s", strcmp(dir, "/") ? dir : "", name));
     row->name = (struct str){ row->path.p + row->path.n - strlen(name), strlen(name) };
     row->type = str_of(file_type_name(st->st_mode));
     row->mode = str_of(arena_printf(rows->a, "%04o", st->st_mode & 07777));
     row->size = st->st_size;
     row->mtime = seconds(st->st_mtim);
-    if (S_ISLNK(st->st_mode))
-        row->target = link_target(rows->a, dir_fd, name);
 }
 
 static int by_path(const void *a, const void *b)
@@ -615,7 +619,7 @@ int file_list_run(struct hand *h, const void *params, void *result, struct err *
                            .max = p->max_entries,
                            .wanted = p->extensions.n ? has_extension : NULL,
                            .arg = &p->extensions };
-    struct file_rows rows = { .a = h->arena };
+    struct file_rows rows = { .a = h->arena, .follow = p->follow };
     char *path = NULL;
 
     int n = file_path(h, p->path, &path, e);

@@ -1,25 +1,41 @@
 # The box's outbound proxy: names mapped to its own ports, hosts that are left alone, and an upstream. Without arguments
 # it changes or shows the settings as stdin asks; as "serve" it is the proxy. Embedded by proxy.c.
-import sys, os, re, json, fnmatch, ipaddress, socket, asyncio, base64, subprocess, urllib.parse
+import sys, os, re, json, time, fcntl, fnmatch, ipaddress, socket, asyncio, base64, contextlib, subprocess, urllib.parse
 HOME = os.path.expanduser('~/.config/sandglass'); FILE = HOME + '/proxy.json'; PORT = 8118
 class Bad(Exception): pass
 def load():
     try:
         with open(FILE) as f: return json.load(f)
     except (OSError, ValueError): return {'mappings': [], 'excludes': [], 'upstream': None}
-def save(c):
-    os.makedirs(HOME, exist_ok=True)
-    with open(FILE + '.new', 'w') as f: json.dump(c, f)
-    os.replace(FILE + '.new', FILE)
+@contextlib.contextmanager
+def change():
+    """The settings, which are kept if nothing goes wrong. Those who change them wait for each other."""
+    os.makedirs(HOME, exist_ok=True); fd = os.open(HOME, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX); c = load(); yield c
+        with open(FILE + '.new', 'w') as f: json.dump(c, f)
+        os.replace(FILE + '.new', FILE)
+    finally: os.close(fd)
+def is_port(text): return 0 < int(text) < 65536
 def route(source, target):
-    m = re.match(r'(?:(https?)://)?(\*?[A-Za-z0-9.*_-]+)(?::(\d+))?(/.*)?$', source)
-    if not m: raise Bad('source: %r is not [proto://]host[:port][/path]' % source)
-    t = re.match(r'(?:https?://)?(?:(localhost|127\.0\.0\.1):)?(\d{1,5})/?$', target)
-    if not t or not 0 < int(t.group(2)) < 65536: raise Bad('target: %r is not a port of this box' % target)
-    return {'source': source, 'target': target, 'source_host': m.group(2), 'source_path': m.group(4) or '/', 'internal_port': int(t.group(2)), 'proto': m.group(1), 'port': int(m.group(3) or 0)}
+    m = re.fullmatch(r'(?:(https?)://)?([A-Za-z0-9.*_-]+)(?::(\d{1,5}))?(/[^\s?#]*)?', source)
+    if not m or (m.group(3) and not is_port(m.group(3))): raise Bad('source: %r is not [proto://]host[:port][/path]; proto is http or https, a port 1 to 65535' % source)
+    t = re.fullmatch(r'(?:http://)?(?:([A-Za-z0-9._-]+|\[[0-9a-fA-F:]+\])?:)?(\d{1,5})(/[^\s?#]*)?', target)
+    if not t or not is_port(t.group(2)): raise Bad('target: %r is not [host:]port[/path]; a port is 1 to 65535' % target)
+    return {'source': source, 'target': target, 'source_host': m.group(2), 'source_path': m.group(4) or '/', 'internal_port': int(t.group(2)), 'proto': m.group(1),
+            'port': int(m.group(3) or 0), 'host': t.group(1) or '127.0.0.1', 'path': (t.group(3) or '').rstrip('/')}
+def covers(pattern, path):
+    if '*' in pattern: return re.match('.*'.join(map(re.escape, pattern.split('*'))), path)
+    return path == pattern or path.startswith(pattern.rstrip('/') + '/')
 def mapping_of(c, scheme, host, port, path):
-    for r in c['mappings']:
-        if fnmatch.fnmatch(host.lower(), r['source_host'].lower()) and r['proto'] in (None, scheme) and r['port'] in (0, port) and (path is None or path.startswith(r['source_path'])): return r
+    """The closest of those that fit: the host without a wildcard first, then the longest path."""
+    scheme = {'ws': 'http', 'wss': 'https'}.get(scheme, scheme)
+    fit = [r for r in c['mappings'] if fnmatch.fnmatch(host.lower(), r['source_host'].lower()) and r['proto'] in (None, scheme) and r['port'] in (0, port) and (path is None or covers(r['source_path'], path))]
+    return max(fit, key=lambda r: ('*' not in r['source_host'], len(r['source_host']), len(r['source_path'])), default=None)
+def target_of(r): return r.get('host', '127.0.0.1'), r['internal_port']
+def path_at(r, path):
+    """A target's path stands for the source's."""
+    return r['path'] + '/' + path[len(r['source_path'].split('*')[0].rstrip('/')):].lstrip('/') if r.get('path') else path
 def excluded(c, host):
     for p in c['excludes']:
         if fnmatch.fnmatch(host.lower(), p.lower()) or host.lower().endswith('.' + p.lstrip('*.').lower()): return True
@@ -27,60 +43,84 @@ def excluded(c, host):
             if ipaddress.ip_address(host) in ipaddress.ip_network(p, strict=False): return True
         except ValueError: pass
     return False
-def alive(port):
-    try: socket.create_connection(('127.0.0.1', port), 1).close(); return True
-    except OSError: return False
+def reaches(host, port, seconds=3):
+    try: socket.create_connection((host.strip('[]'), port), seconds).close(); return True
+    except (OSError, UnicodeError): return False
 def shown(r): return {k: r[k] for k in ('source', 'target', 'source_host', 'source_path', 'internal_port')}
 def upstream(server):
-    m = re.match(r'(?:http://)?(?:([^:@/]+)(?::(.*))?@)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})/?$', server)
-    if not m or not 0 < int(m.group(4)) < 65536: raise Bad('server: %r is not [http://]host:port or [http://]user:pass@host:port' % server)
+    m = re.fullmatch(r'(?:http://)?(?:([^:@/\s]+)(?::(\S*))?@)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})/?', server)
+    if not m or not is_port(m.group(4)): raise Bad('server: %r is not [http://]host:port or [http://]user:pass@host:port of an HTTP proxy; a port is 1 to 65535' % server)
     plain = lambda s: None if s is None else urllib.parse.unquote(s)
     return {'addr': '%s:%s' % (m.group(3), m.group(4)), 'username': plain(m.group(1)), 'password': plain(m.group(2))}
+def ask_for_credentials(command):
+    try: p = subprocess.run(['bash', '-c', command], capture_output=True, timeout=10, stdin=subprocess.DEVNULL)
+    except subprocess.TimeoutExpired: raise Bad('auth_cmd: not over within 10 s')
+    user, colon, secret = p.stdout.decode(errors='replace').strip().partition(':')
+    if p.returncode or not colon: raise Bad('auth_cmd: exit code %d, and its output is %s. %s' % (p.returncode, 'user:pass' if colon else 'not user:pass', p.stderr.decode(errors='replace')[-300:]))
+    return {'username': user, 'password': secret}
+def is_pattern(p):
+    if '/' in p or ':' in p:
+        try: return bool(ipaddress.ip_network(p, strict=False))
+        except ValueError: return False
+    return re.fullmatch(r'[A-Za-z0-9.*_-]{1,255}', p)
 def manage(ask):
     c = load(); a = ask['action']
     if a == 'mappings': return [shown(r) for r in c['mappings']]
     if a == 'map':
-        r = route(ask['source'], ask['target']); c['mappings'] = [o for o in c['mappings'] if o['source'] != r['source']] + [r]
-        if len(c['mappings']) > 256: raise Bad('there are 256 mappings; remove one')
-        save(c); return shown(r)
+        r = route(ask['source'], ask['target'])
+        with change() as c:
+            c['mappings'] = [o for o in c['mappings'] if o['source'] != r['source']] + [r]
+            if len(c['mappings']) > 256: raise Bad('source: there are 256 mappings; remove one')
+        return shown(r)
     if a == 'unmap':
-        kept = [o for o in c['mappings'] if o['source'] != ask['source']]
-        if len(kept) == len(c['mappings']): raise KeyError('Mapping not found: ' + ask['source'])
-        c['mappings'] = kept; save(c); return None
+        with change() as c:
+            kept = [o for o in c['mappings'] if o['source'] != ask['source']]
+            if len(kept) == len(c['mappings']): raise KeyError('Mapping not found: ' + ask['source'])
+            c['mappings'] = kept
+        return None
     if a == 'excludes': return c['excludes']
     if a == 'exclude':
-        if not re.match(r'[A-Za-z0-9.*:/_-]{1,255}$', ask['pattern']): raise Bad('pattern: %r is neither a domain nor a CIDR' % ask['pattern'])
-        if ask['pattern'] not in c['excludes']: c['excludes'].append(ask['pattern'])
-        if len(c['excludes']) > 256: raise Bad('there are 256 excludes; remove one')
-        save(c); return None
+        if not is_pattern(ask['pattern']): raise Bad('pattern: %r is neither a domain nor a CIDR' % ask['pattern'])
+        with change() as c:
+            if ask['pattern'] not in c['excludes']: c['excludes'].append(ask['pattern'])
+            if len(c['excludes']) > 256: raise Bad('pattern: there are 256 excludes; remove one')
+        return None
     if a == 'include':
-        if ask['pattern'] not in c['excludes']: raise KeyError('Exclude not found: ' + ask['pattern'])
-        c['excludes'].remove(ask['pattern']); save(c); return None
+        with change() as c:
+            if ask['pattern'] not in c['excludes']: raise KeyError('Exclude not found: ' + ask['pattern'])
+            c['excludes'].remove(ask['pattern'])
+        return None
     if a == 'upstream': u = c['upstream']; return {k: u[k] for k in ('addr', 'username', 'password')} if u else None
     if a == 'set_upstream':
-        u = upstream(ask['server']); u['auth_cmd'] = ask.get('auth_cmd'); c['upstream'] = u; save(c); return {k: u[k] for k in ('addr', 'username', 'password')}
-    if a == 'remove_upstream': c['upstream'] = None; save(c); return None
+        u = upstream(ask['server']); u['auth_cmd'] = ask.get('auth_cmd')
+        if u['auth_cmd']: u.update(ask_for_credentials(u['auth_cmd']))
+        with change() as c: c['upstream'] = u
+        return {k: u[k] for k in ('addr', 'username', 'password')}
+    if a == 'remove_upstream':
+        with change() as c: c['upstream'] = None
+        return None
     if a == 'health':
-        up = alive(PORT); need = bool(c['mappings'] or c['upstream']); bad = ['the proxy does not listen on port %d' % PORT] if need and not up else []
+        up = reaches('127.0.0.1', PORT, 1); need = bool(c['mappings'] or c['upstream']); bad = ['the proxy does not listen on port %d' % PORT] if need and not up else []
         return {'healthy': not bad, 'gost_alive': up or not need, 'nginx_alive': up or not need, 'config_consistent': not bad, 'inconsistencies': bad, 'listens': up}
-    u = urllib.parse.urlsplit(ask['url'])
-    if not u.hostname: raise Bad('url: %r has no host' % ask['url'])
-    port = u.port or (443 if u.scheme == 'https' else 80); m = mapping_of(c, u.scheme, u.hostname, port, u.path or '/')
-    out = {'url': ask['url'], 'matched_mapping': shown(m) if m else None, 'resolved_target': None, 'target_reachable': False, 'route': 'direct'}
-    if m: out.update(resolved_target='127.0.0.1:%d' % m['internal_port'], target_reachable=alive(m['internal_port']), route='mapping')
-    elif excluded(c, u.hostname): out.update(resolved_target='%s:%d' % (u.hostname, port), route='exclude')
-    elif c['upstream']: out.update(resolved_target=c['upstream']['addr'], route='upstream')
-    else: out.update(resolved_target='%s:%d' % (u.hostname, port))
-    if not m:
-        h, _, p = out['resolved_target'].rpartition(':')
-        try: socket.create_connection((h.strip('[]'), int(p)), 3).close(); out['target_reachable'] = True
-        except OSError: pass
+    try: u = urllib.parse.urlsplit(ask['url']); host, port = u.hostname, u.port or (443 if u.scheme in ('https', 'wss') else 80)
+    except ValueError as e: raise Bad('url: %s' % e)
+    if not host or not u.scheme: raise Bad('url: %r is not http://host/path' % ask['url'])
+    m = mapping_of(c, u.scheme, host, port, u.path or '/')
+    out = {'url': ask['url'], 'matched_mapping': shown(m) if m else None, 'route': 'mapping' if m else 'direct'}
+    if m: to = target_of(m)
+    elif excluded(c, host): to = host, port; out['route'] = 'exclude'
+    elif c['upstream']: h, _, p = c['upstream']['addr'].rpartition(':'); to = h, int(p); out['route'] = 'upstream'
+    else: to = host, port
+    out.update(resolved_target='%s:%d' % to + (path_at(m, u.path or '/') if m and m.get('path') else ''), target_reachable=reaches(*to))
     return out
-def credentials(u):
-    if u.get('auth_cmd'):
-        try: text = subprocess.run(['bash', '-c', u['auth_cmd']], capture_output=True, timeout=10).stdout.decode().strip()
-        except Exception: text = ''
-        if ':' in text: return text
+fresh = {} # credentials by their command, and until when they are
+async def credentials(u):
+    """Tokens get old: a command is asked again, but not for each of a page's requests. If it fails, the last ones have to do."""
+    cmd = u.get('auth_cmd')
+    if cmd and fresh.get(cmd, (0,))[0] < time.monotonic():
+        try: fresh[cmd] = time.monotonic() + 10, await asyncio.to_thread(ask_for_credentials, cmd)
+        except Exception: pass
+    u = fresh[cmd][1] if cmd in fresh else u
     return '%s:%s' % (u['username'], u['password'] or '') if u['username'] else None
 async def copy(a, b):
     try:
@@ -102,34 +142,45 @@ async def serve_one(r, w):
             port = u.port or 80; path = u.path or '/'
             if not host: raise ValueError('not an absolute URL')
         m = mapping_of(c, scheme, host, port, path); up = c['upstream'] if not m and not excluded(c, host) else None
-        if m: at = ('127.0.0.1', m['internal_port'])
-        elif up: h, _, p = up['addr'].rpartition(':'); at = (h.strip('[]'), int(p))
-        else: at = (host.strip('[]'), port)
-        br, bw = await asyncio.wait_for(asyncio.open_connection(*at), 15)
+        if m: at = target_of(m)
+        elif up: h, _, p = up['addr'].rpartition(':'); at = (h, int(p))
+        else: at = (host, port)
+        try: br, bw = await asyncio.wait_for(asyncio.open_connection(at[0].strip('[]'), at[1]), 15)
+        except Exception as e: raise OSError('%s:%d for %s: %s' % (*at, host, e or 'not reached within 15 s'))
         rest = re.sub(rb'(?im)^proxy-(connection|authorization):.*\r\n', b'', rest)
+        # One request for each connection: the next one may be for another host, and go another way.
+        if method != 'CONNECT' and not re.search(rb'(?im)^upgrade:', rest): rest = b'Connection: close\r\n' + re.sub(rb'(?im)^(connection|keep-alive):.*\r\n', b'', rest)
         if up:
-            auth = credentials(up)
+            auth = await credentials(up)
             extra = b'Proxy-Authorization: Basic ' + base64.b64encode(auth.encode()) + b'\r\n' if auth else b''
             bw.write(line + b'\r\n' + extra + rest)
         elif method == 'CONNECT': w.write(b'HTTP/1.1 200 Connection established\r\n\r\n')
         else:
-            rest = re.sub(rb'(?im)^connection:.*\r\n', b'', rest)
-            bw.write(('%s %s %s\r\nConnection: close\r\n' % (method, path + ('?' + u.query if u.query else ''), version)).encode('latin-1') + rest)
+            if m: path = path_at(m, path)
+            bw.write(('%s %s %s\r\n' % (method, path + ('?' + u.query if u.query else ''), version)).encode('latin-1') + rest)
         await asyncio.gather(copy(r, bw), copy(br, w)); bw.close()
     except Exception as e:
         try: w.write(b'HTTP/1.1 502 Bad Gateway\r\nContent-Type: text/plain\r\nConnection: close\r\n\r\n' + str(e).encode() + b'\n'); await w.drain()
         except Exception: pass
     finally: w.close()
-async def main():
-    async with await asyncio.start_server(serve_one, '127.0.0.1', PORT) as s: await s.serve_forever()
-if sys.argv[1:] == ['serve']: asyncio.run(main())
+async def main(ready):
+    async with await asyncio.start_server(serve_one, '127.0.0.1', PORT) as s: os.close(ready); await s.serve_forever()
+def start():
+    """Returns when the proxy listens, or cannot."""
+    there, ready = os.pipe()
+    if os.fork(): os.close(ready); os.read(there, 1); return
+    os.setsid(); null = os.open('/dev/null', os.O_RDWR)
+    for fd in 0, 1, 2: os.dup2(null, fd)
+    asyncio.run(main(ready))
+if sys.argv[1:] == ['serve']: start()
 else:
     try:
         ask = json.load(sys.stdin); r = manage(ask); c = load()
-        start = bool(c['mappings'] or c['upstream']) and not alive(PORT)
-        if start:
-            with open(HOME + '/proxy.py', 'w') as f: f.write(ask['script'])
-        json.dump({'result': r, 'start': start}, sys.stdout)
+        start_it = bool(c['mappings'] or c['upstream']) and not reaches('127.0.0.1', PORT, 1)
+        if start_it:
+            with open(HOME + '/proxy.py.%d' % os.getpid(), 'w') as f: f.write(ask['script'])
+            os.replace(f.name, HOME + '/proxy.py')
+        json.dump({'result': r, 'start': start_it}, sys.stdout)
     except KeyError as e: json.dump({'missing': e.args[0]}, sys.stdout)
     except Bad as e: json.dump({'error': str(e)}, sys.stdout)
     except Exception as e: json.dump({'error': '%s: %s' % (type(e).__name__, e)}, sys.stdout)

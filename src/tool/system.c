@@ -119,7 +119,7 @@ static const struct field hook_fields[] = {
     FIELD(STR, struct hook_params, name, "letters, digits, _ and -", .required = true, .max = 64),
     FIELD(STR, struct hook_params, event, "when", .def_str = "shutdown", .choices = "shutdown"),
     FIELD(STR, struct hook_params, command, "what bash executes", .required = true, .max = 4096),
-    FIELD(NUM, struct hook_params, timeout, "seconds", .def_num = 10, .min = 0, .max = 30),
+    FIELD(NUM, struct hook_params, timeout, "seconds", .def_num = 10, .min = 0.1, .max = 30),
     FIELD(INT, struct hook_params, priority, "lower ones first; the same at once", .def = 100, .min = -1e9, .max = 1e9),
     { 0 },
 };
@@ -305,9 +305,12 @@ static int context_run(struct hand *h, const void *params, void *result, struct 
 /* --- packages --- */
 
 static const char python_script[] =
-    "import json, importlib.metadata as m\n"
-    "print(json.dumps(sorted(({'name': d.metadata['Name'], 'version': d.version} for d in m.distributions() "
-    "if d.metadata['Name']), key=lambda p: p['name'].lower())))\n";
+    "import json, re, importlib.metadata as m\n"
+    "out = {}\n"
+    "for d in m.distributions():\n" /* the first of a name is the one that is imported */
+    "    name = d.metadata['Name']\n"
+    "    if name: out.setdefault(re.sub('[-_.]+', '-', name).lower(), {'name': name, 'version': d.version})\n"
+    "print(json.dumps([out[k] for k in sorted(out)]))\n";
 static const char node_script[] =
     "const fs=require('fs'),out={};"
     "for(const d of [process.argv[1]+'/node_modules',process.env.HOME+'/node_modules','/usr/local/lib/node_modules','/usr/lib/node_modules','/usr/share/nodejs',"
@@ -451,8 +454,10 @@ static void hook_begin(struct task *t, const void *params)
     for (size_t i = 0; i < p->name.n; i++)
         if (!p->name.p[i] || !strchr("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_-", p->name.p[i]))
             err_set(&e, ERR_TYPE, "name: '%.*s' has other characters than letters, digits, _ and -", STR_ARG(p->name));
-    if (!e.code && (p->name.n == 0 || p->command.n == 0 || memchr(p->command.p, 0, p->command.n)))
-        err_set(&e, ERR_TYPE, "name or command is empty or contains a NUL byte");
+    if (!p->name.n)
+        err_set(&e, ERR_TYPE, "name: it is empty");
+    else if (!e.code && (!p->command.n || memchr(p->command.p, 0, p->command.n)))
+        err_set(&e, ERR_TYPE, "command: it is empty or contains a NUL byte");
     struct hook *h = e.code ? NULL : hook_add(t->init, p->name, p->command, p->timeout, p->priority, &e);
     if (!h) {
         task_fail(t, outcome_of_err(&e), &e);

@@ -76,12 +76,23 @@ def call(server, method, path, body=None, headers=None, **more):
 def test_each_form_reaches_the_server_with_its_own_path(server, box):
     host = {"Host": f"8000-{box}.localhost:{server.port}"}
     for path, headers, want in ((f"/box/{box}/proxy/8000/a%20b?x=1", {}, "/a%20b?x=1"),
+                                (f"/box/{box}/proxy/8000/_next/%5B...slug%5D.js", {}, "/_next/%5B...slug%5D.js"),
+                                (f"/box/{box}/proxy/8000/a//b..c//", {}, "/a//b..c//"),
+                                ("/compare/1...2//x", host, "/compare/1...2//x"),
                                 (f"/box/{box}/absproxy/8000", {}, "/absproxy/8000"),
                                 (f"/box/{box}/absproxy/8000/a", {}, "/absproxy/8000/a"),
                                 ("/v1/shell/exec", host, "/v1/shell/exec"),
                                 ("/v1/a", {"X-AIO-Proxy-Port": "8000", "X-Sandglass-Box": box}, "/v1/a")):
         r = call(server, "GET", path, headers=headers)
         assert r.status == 200 and r.body.decode().split("\n")[0] == want, (path, r)
+    for path in (f"/box/{box}/proxy/8000/../v1/ping", f"/box/{box}/proxy/8000/%2e%2e", f"/box/{box}//v1/ping", "/v1//ping", "//v1/ping"):
+        assert call(server, "GET", path).status == 400, "nothing of ours is asked for in two ways: " + path
+
+
+def test_a_server_is_told_how_it_was_asked_for(server, box):
+    for given, want in (({}, "http"), ({"X-Forwarded-Proto": "https"}, "https")):  # as a gateway before us says it
+        told = call(server, "GET", f"/box/{box}/proxy/8000/x", headers=given).body.decode().lower().splitlines()
+        assert {f"x-forwarded-proto: {want}", f"x-forwarded-host: 127.0.0.1:{server.port}", f"x-forwarded-prefix: /box/{box}/proxy/8000"} <= set(told), told
 
 
 def test_a_port_without_a_slash_leads_to_the_one_with_it(server, box):

@@ -88,7 +88,8 @@ def test_tz_is_the_time_zone_of_programs_and_of_the_context(server):
 
 
 def test_workspace_is_made_and_is_where_shells_and_files_begin(server):
-    assert server.request("GET", "/v1/sandbox")["detail"]["system"]["workspace"] == WORKSPACE
+    context = server.request("GET", "/v1/sandbox")
+    assert context["detail"]["system"]["workspace"] == context["workspace"] == WORKSPACE
     assert run(server, "pwd; stat -c %U .; echo $HOME")["stdout"] == f"{WORKSPACE}\ngem\n/home/gem\n"
     assert WORKSPACE in call(server, "POST", "/v1/shell/exec", {"command": "pwd"})["output"]
     call(server, "POST", "/v1/file/write", {"file": "here.txt", "content": "x"})

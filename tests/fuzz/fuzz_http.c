@@ -62,7 +62,7 @@ static void check_request(struct run *f, struct http_request *r)
     look(f, r->query);
     look(f, r->body);
     look(f, r->peer);
-    check(r->path.n > 0 && !memmem(r->path.p, r->path.n, "..", 2) && !has_empty_part(r->path) &&
+    check(r->path.n > 0 && !memmem(r->path.p, r->path.n, "/../", 4) && has_empty_part(r->path) == r->empty_part &&
           !memchr(r->path.p, 0, r->path.n));
     check(r->body.n <= (size_t)LIMIT_HTTP_BODY);
     for (size_t i = 0; i < r->headers.n; i++) {

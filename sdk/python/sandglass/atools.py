@@ -192,7 +192,7 @@ class AsyncFileTools(AsyncNamespace):
     async def list(
         self, path: str | None = None, recursive: bool | None = None, *, hidden: bool | None = None, max_entries: int |
         None = None, max_depth: int | None = None, extensions: Sequence[str] | None = None, sort: str | None = None,
-        reverse: bool | None = None
+        reverse: bool | None = None, follow: bool | None = None
     ) -> Result:
         """Lists a directory, also recursively.
 
@@ -205,12 +205,13 @@ class AsyncFileTools(AsyncNamespace):
             extensions: only files whose names end so, such as .py
             sort: by what (name, filename, mtime, size, type)
             reverse: the other way round
+            follow: describe what symlinks point to, not the links
 
         Fields of the result: path, entries, truncated.
         """
         return await self._call("file:list", {
             "path": path, "recursive": recursive, "hidden": hidden, "max_entries": max_entries, "max_depth": max_depth,
-            "extensions": extensions, "sort": sort, "reverse": reverse
+            "extensions": extensions, "sort": sort, "reverse": reverse, "follow": follow
         })
 
     async def stat(self, path: str, follow: bool | None = None) -> Result:
@@ -299,9 +300,9 @@ class AsyncFileTools(AsyncNamespace):
         return await self._call("file:delete", {"path": path, "recursive": recursive, "missing_ok": missing_ok})
 
     async def glob(
-        self, pattern: str, path: str | None = None, *, sort: str | None = None, reverse: bool | None = None,
-        files_only: bool | None = None, exclude: Sequence[str] | None = None, hidden: bool | None = None, max: int |
-        None = None
+        self, pattern: str, path: str | None = None, *, sort: str | None = None, reverse: bool | None = None, follow:
+        bool | None = None, files_only: bool | None = None, exclude: Sequence[str] | None = None, hidden: bool | None =
+        None, max: int | None = None
     ) -> Result:
         """Finds paths that match a pattern such as src/**/*.{c,h}, by name or newest first.
 
@@ -310,6 +311,7 @@ class AsyncFileTools(AsyncNamespace):
             path: directory in which to search; relative to /home/gem
             sort: by what; mtime: newest first (name, mtime, filename, size, type)
             reverse: the other way round
+            follow: describe what symlinks point to, not the links
             files_only: no directories
             exclude: patterns of names, or of paths below path, to leave out
             hidden: wildcards also match names that begin with a dot
@@ -318,8 +320,8 @@ class AsyncFileTools(AsyncNamespace):
         Fields of the result: path, matches, total, truncated.
         """
         return await self._call("file:glob", {
-            "pattern": pattern, "path": path, "sort": sort, "reverse": reverse, "files_only": files_only, "exclude":
-            exclude, "hidden": hidden, "max": max
+            "pattern": pattern, "path": path, "sort": sort, "reverse": reverse, "follow": follow, "files_only":
+            files_only, "exclude": exclude, "hidden": hidden, "max": max
         })
 
     async def find(
@@ -1329,7 +1331,7 @@ class AsyncUtilTools(AsyncNamespace):
         self, uri: str, page_range: Any | None = None, *, sheet_name: str | None = None, row_range: Any | None = None,
         slide_range: Any | None = None
     ) -> Result:
-        """Turns HTML, PDF, DOCX, XLSX, PPTX, CSV, images and text into Markdown.
+        """Turns HTML, PDF, DOCX, XLSX, PPTX, CSV, notebooks, images and text into Markdown.
 
         Parameters:
             uri: http, https, file or data URI, or a path
@@ -1382,7 +1384,7 @@ class AsyncProxyTools(AsyncNamespace):
             action: what to do (mappings, map, unmap, excludes, exclude, include, upstream, set_upstream,
             remove_upstream, health, diagnose)
             source: map: [proto://]host[:port][/path]; * in the host matches anything
-            target: map: a port of the box
+            target: map: [host:]port[/path]; without a host it is a port of the box
             pattern: exclude: a domain or CIDR
             server: set_upstream: host:port or user:pass@host:port
             auth_cmd: set_upstream: a command that prints user:pass

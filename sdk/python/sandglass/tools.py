@@ -191,7 +191,7 @@ class FileTools(Namespace):
     def list(
         self, path: str | None = None, recursive: bool | None = None, *, hidden: bool | None = None, max_entries: int |
         None = None, max_depth: int | None = None, extensions: Sequence[str] | None = None, sort: str | None = None,
-        reverse: bool | None = None
+        reverse: bool | None = None, follow: bool | None = None
     ) -> Result:
         """Lists a directory, also recursively.
 
@@ -204,12 +204,13 @@ class FileTools(Namespace):
             extensions: only files whose names end so, such as .py
             sort: by what (name, filename, mtime, size, type)
             reverse: the other way round
+            follow: describe what symlinks point to, not the links
 
         Fields of the result: path, entries, truncated.
         """
         return self._call("file:list", {
             "path": path, "recursive": recursive, "hidden": hidden, "max_entries": max_entries, "max_depth": max_depth,
-            "extensions": extensions, "sort": sort, "reverse": reverse
+            "extensions": extensions, "sort": sort, "reverse": reverse, "follow": follow
         })
 
     def stat(self, path: str, follow: bool | None = None) -> Result:
@@ -298,9 +299,9 @@ class FileTools(Namespace):
         return self._call("file:delete", {"path": path, "recursive": recursive, "missing_ok": missing_ok})
 
     def glob(
-        self, pattern: str, path: str | None = None, *, sort: str | None = None, reverse: bool | None = None,
-        files_only: bool | None = None, exclude: Sequence[str] | None = None, hidden: bool | None = None, max: int |
-        None = None
+        self, pattern: str, path: str | None = None, *, sort: str | None = None, reverse: bool | None = None, follow:
+        bool | None = None, files_only: bool | None = None, exclude: Sequence[str] | None = None, hidden: bool | None =
+        None, max: int | None = None
     ) -> Result:
         """Finds paths that match a pattern such as src/**/*.{c,h}, by name or newest first.
 
@@ -309,6 +310,7 @@ class FileTools(Namespace):
             path: directory in which to search; relative to /home/gem
             sort: by what; mtime: newest first (name, mtime, filename, size, type)
             reverse: the other way round
+            follow: describe what symlinks point to, not the links
             files_only: no directories
             exclude: patterns of names, or of paths below path, to leave out
             hidden: wildcards also match names that begin with a dot
@@ -317,8 +319,8 @@ class FileTools(Namespace):
         Fields of the result: path, matches, total, truncated.
         """
         return self._call("file:glob", {
-            "pattern": pattern, "path": path, "sort": sort, "reverse": reverse, "files_only": files_only, "exclude":
-            exclude, "hidden": hidden, "max": max
+            "pattern": pattern, "path": path, "sort": sort, "reverse": reverse, "follow": follow, "files_only":
+            files_only, "exclude": exclude, "hidden": hidden, "max": max
         })
 
     def find(
@@ -1328,7 +1330,7 @@ class UtilTools(Namespace):
         self, uri: str, page_range: Any | None = None, *, sheet_name: str | None = None, row_range: Any | None = None,
         slide_range: Any | None = None
     ) -> Result:
-        """Turns HTML, PDF, DOCX, XLSX, PPTX, CSV, images and text into Markdown.
+        """Turns HTML, PDF, DOCX, XLSX, PPTX, CSV, notebooks, images and text into Markdown.
 
         Parameters:
             uri: http, https, file or data URI, or a path
@@ -1381,7 +1383,7 @@ class ProxyTools(Namespace):
             action: what to do (mappings, map, unmap, excludes, exclude, include, upstream, set_upstream,
             remove_upstream, health, diagnose)
             source: map: [proto://]host[:port][/path]; * in the host matches anything
-            target: map: a port of the box
+            target: map: [host:]port[/path]; without a host it is a port of the box
             pattern: exclude: a domain or CIDR
             server: set_upstream: host:port or user:pass@host:port
             auth_cmd: set_upstream: a command that prints user:pass
