@@ -49,7 +49,7 @@ def reaches(host, port, seconds=3):
 def shown(r): return {k: r[k] for k in ('source', 'target', 'source_host', 'source_path', 'internal_port')}
 def upstream(server):
     m = re.fullmatch(r'(?:http://)?(?:([^:@/\s]+)(?::(\S*))?@)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})/?', server)
-    if not m or not is_port(m.group(4)): raise Bad('server: %r is not [http://]host:port or [http://]user:pass@host:port of an HTTP proxy; a port is 1 to 65535' % server)
+    if not m or not is_port(m.group(4)): raise Bad('server: not [http://][user:pass@]host:port of an HTTP proxy; a port is 1 to 65535')
     plain = lambda s: None if s is None else urllib.parse.unquote(s)
     return {'addr': '%s:%s' % (m.group(3), m.group(4)), 'username': plain(m.group(1)), 'password': plain(m.group(2))}
 def ask_for_credentials(command):
