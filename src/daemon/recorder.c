@@ -217,6 +217,21 @@ static void answer_blob(struct recorder *r, struct peer *p, uint64_t id, int fd)
     answer(p, id, &(struct answer){ .json = { json, (size_t)n } });
 }
 
+/* Serve has put it aside. */
+static void drop_audit(struct recorder *r, struct peer *p, uint64_t id)
+{
+    char path[4200];
+    struct err e;
+
+    snprintf(path, sizeof path, "%s/audit.log.2", r->opts->home);
+    if (unlink(path) < 0 && errno != ENOENT) {
+        err_sys(&e, "remove '%s'", path);
+        answer_error(p, id, &e);
+    } else {
+        answer(p, id, &(struct answer){ 0 });
+    }
+}
+
 static void put_off(struct asked ***end, struct peer *p, uint64_t id, struct str payload)
 {
     struct asked *a = calloc(1, sizeof *a);
@@ -253,6 +268,8 @@ static int take_question(struct peer *p, const struct frame_head *head, struct s
         put_off(&r->syncs_end, p, head->id, payload);
     else if (str_is(q.op, "blob"))
         answer_blob(r, p, head->id, fd);
+    else if (str_is(q.op, "drop_audit"))
+        drop_audit(r, p, head->id);
     else
         put_off(&r->waits_end, p, head->id, payload);
     return 0;

@@ -72,14 +72,25 @@ static void open_audit(struct ops *o)
         o->audit_bytes = lseek(o->audit_fd, 0, SEEK_END);
 }
 
+static void on_removed(void *arg, const struct answer *a)
+{
+    (void)arg;
+    if (a->error)
+        log_warn("audit log", "an old one cannot be removed: %.*s", STR_ARG(a->message));
+}
+
+/* To give the blocks of a large file back may take the disk a tenth of a second, which is recorder's to wait. */
 static void rotate_audit(struct ops *o)
 {
-    char old[4200];
+    char old[4200], older[4200];
 
     if (o->audit_fd < 0 || o->audit_bytes < AUDIT_ROTATE)
         return;
     snprintf(old, sizeof old, "%s.1", o->audit_path);
+    snprintf(older, sizeof older, "%s.2", o->audit_path);
     close(o->audit_fd);
+    if (rename(old, older) == 0)
+        recorder_ask(o->opts.node->recorder, &(struct query){ .op = STR("drop_audit") }, -1, on_removed, NULL);
     (void)rename(o->audit_path, old);
     open_audit(o);
 }

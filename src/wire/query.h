@@ -6,7 +6,7 @@
 #include "base/field.h"
 
 struct query {
-    struct str op;     /* "sync" "blob" "open" "trajectories" "trajectory" "steps" "step" "key" "trajectory_of" */
+    struct str op;     /* "sync" "blob" "drop_audit" "open" "trajectories" "trajectory" "steps" "step" "key" ... */
     struct str id;     /* trajectory */
     struct str tenant; /* whose; absent: the default one's */
     struct str worker, tool, outcome, box, session, key, state;

@@ -195,6 +195,25 @@ def test_the_audit_log_says_who_did_what_when_and_whether_it_was_allowed(server)
     assert os.stat(server.home + "/audit.log").st_mode & 0o77 == 0
 
 
+def test_a_full_audit_log_becomes_the_old_one_and_the_oldest_goes():
+    s = sg.Server("--pool-size", "0")
+    s.start()
+    try:
+        path = s.home + "/audit.log"
+        for round in range(2):
+            s.stop()
+            os.truncate(path, 64 << 20)  # its size is looked at when it is opened
+            s.start()
+            echo = {"worker_id": "w", "action": "probe:echo", "params": {"text": "x"}}
+            assert s.request("POST", "/execute", echo, headers={"X-Request-Id": f"last-{round}"}).status == 200
+            sg.wait_for(lambda: f"last-{round}" in sg.read(path + ".1"), every=.2)
+        sg.wait_for(lambda: not os.path.exists(path + ".2"))
+        assert s.request("POST", "/execute", echo, headers={"X-Request-Id": "first"}).status == 200
+        sg.wait_for(lambda: "first" in sg.read(path))
+    finally:
+        s.end()
+
+
 # ---- traces ----
 
 def test_every_call_is_a_span_under_the_callers_trace(server):
