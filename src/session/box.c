@@ -92,6 +92,13 @@ int64_t gauge_cpu_us(const struct box *b)
     return ns < 0 ? -1 : ns / 1000;
 }
 
+int64_t gauge_peak(const struct box *b)
+{
+    int64_t now = gauge_read(b->gauges[GAUGE_MEMORY_PEAK], "");
+
+    return now > b->peak_max_bytes ? now : b->peak_max_bytes;
+}
+
 static struct box *box_alloc(struct node *n)
 {
     struct box *b = calloc(1, sizeof *b);
