@@ -435,6 +435,13 @@ def test_a_killed_file_worker_is_an_infra_error_and_is_replaced(box):
     assert box.call("probe_session:count")["count"] == 3
 
 
+def test_a_file_worker_that_was_stopped_goes_on(box):
+    path = "/tmp/stopped"
+    assert box.call("file:write", path=path, content="one", encoding="utf-8")["outcome"] == "ok"
+    box.run("kill -STOP -1")
+    assert box.call("file:write", path=path, content="two", encoding="utf-8", wait_s=5)["outcome"] == "ok"
+
+
 def test_a_file_call_past_its_time_is_ended_and_the_worker_replaced(box):
     box.call("probe_session:count")
     [hand] = hands(box)
