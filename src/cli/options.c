@@ -65,8 +65,7 @@ static void print_help(const struct parse *p)
     if (p->cmd->examples)
         printf("\nexamples:\n%s", p->cmd->examples);
     printf("\nexit codes: %s (docs/cli.md)\n",
-           p->cmd->codes ? p->cmd->codes
-                         : "0 fine, 1 failed, 2 usage, 3 no server, 4 refused, 5 not found, 6 timeout");
+           p->cmd->codes ? p->cmd->codes : "0 fine, 1 failed, 2 usage, 3 no server, 4 refused, 5 not found, 6 timeout");
 }
 
 static const struct option *find_option(const struct parse *p, const char *name, size_t n, char letter)
