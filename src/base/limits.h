@@ -76,6 +76,8 @@
 #define LIMIT_OUTPUT_KEPT       (16 * MiB) /* of each stream, as a blob */
 #define LIMIT_CALLS_PER_BOX     64         /* under way at once */
 #define LIMIT_CALLS_QUEUED      1024       /* waiting for one session */
+#define LIMIT_LINK_BREAKS       16         /* of the connection to one init, in LINK_BREAKS_MS */
+#define LINK_BREAKS_MS          10000
 #define LIMIT_SHELLS_PER_BOX    32
 #define LIMIT_JOBS_PER_BOX      256
 #define LIMIT_TERMINALS_PER_BOX 64

@@ -120,6 +120,8 @@ struct box {
     struct link *link;
     bool adopted; /* from an earlier serve: calls wait until init has said what it holds */
     bool up;      /* calls may be sent */
+    int breaks;   /* of its link, since breaks_from_ms */
+    int64_t breaks_from_ms;
     int gauges[SEAT_GAUGES];
     int64_t peak_bytes;           /* of memory, as last read; the kernel counts anew for each call */
     int64_t peak_max_bytes;       /* of all calls so far */

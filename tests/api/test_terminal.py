@@ -393,3 +393,24 @@ def test_a_box_of_an_older_build_says_what_it_lacks_and_why(server):
     assert why in m["data"]
     r = server.tool(box, "file:find", {"path": "/", "name": "*"}, status=None)
     assert r["outcome"] == "infra_error" and why in r["message"], r
+
+
+def test_an_init_that_hangs_up_again_and_again_is_given_up(server):
+    """Root of a box can make its init do that; it must not keep the server busy."""
+    box = server.create()
+    path = f"{server.home}/run/box/{box}.sock"
+    os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.chmod(path, 0o777)
+    listener.listen()
+    came = []
+
+    def hang_up():
+        while True:
+            came.append(listener.accept()[0].close())
+
+    threading.Thread(target=hang_up, daemon=True).start()
+    server.kill_role("serve")
+    sg.wait_for(lambda: server.request("GET", f"/sg/v1/boxes/{box}").status == 404)
+    assert len(came) < 100 and server.get("/health")["status"] == "healthy"
