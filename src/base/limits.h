@@ -76,9 +76,12 @@
 #define LIMIT_OUTPUT_KEPT       (16 * MiB) /* of each stream, as a blob */
 #define LIMIT_CALLS_PER_BOX     64         /* under way at once */
 #define LIMIT_CALLS_QUEUED      1024       /* waiting for one session */
+#define LIMIT_LINK_BREAKS       16         /* of the connection to one init, in LINK_BREAKS_MS */
+#define LINK_BREAKS_MS          10000
 #define LIMIT_SHELLS_PER_BOX    32
 #define LIMIT_JOBS_PER_BOX      256
 #define LIMIT_TERMINALS_PER_BOX 64
+#define LIMIT_PTYS_PER_BOX      128       /* the machine has some thousands for all boxes together (kernel.pty.max) */
 #define LIMIT_TERMINAL_KEPT     (1 * MiB) /* of a terminal's output, for those who come or come back */
 #define LIMIT_TERMINAL_INPUT    (1 * MiB) /* that a terminal's program has not read yet */
 #define LIMIT_RUN_SESSIONS      256

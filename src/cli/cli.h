@@ -22,6 +22,7 @@ struct command {
     const char *about;                                            /* a line */
     const char *more;                                             /* nullable: paragraphs for --help */
     const char *examples;                                         /* lines */
+    const char *codes;                                            /* nullable: exit codes, if not those of most */
     int (*run)(const struct command *cmd, int argc, char **argv); /* returns the exit code */
     bool hidden;
     bool remote; /* talks to a server, so it has --url */

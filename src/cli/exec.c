@@ -149,6 +149,14 @@ static void print_data(const struct json *data)
     }
 }
 
+static bool waits_for_input(const struct json *answer)
+{
+    struct str tool = json_get_str(answer, "tool");
+
+    return (str_is(tool, "bash:run") || str_is(tool, "bash:input")) &&
+           str_is(json_get_str(json_get(answer, "data"), "status"), "waiting_for_input");
+}
+
 /* docs/cli.md: what became of the call, as one number */
 static int exit_code(const struct json *answer)
 {
@@ -159,6 +167,13 @@ static int exit_code(const struct json *answer)
     int64_t code = json_get_int(data, "exit_code", -1);
     bool has_code = code >= 0 && code <= 255;
 
+    if (o == OUTCOME_OK && waits_for_input(answer)) {
+        struct str box = json_get_str(answer, "box_id");
+        complain("it waits for input, and so does the shell; go on with: %s exec %.*s --tool bash:input --params "
+                 "'{\"data\": \"...\\n\"}', or end it with --tool bash:interrupt",
+                 cli_program, STR_ARG(box));
+        return EXIT_EXEC_OWN;
+    }
     if (o != OUTCOME_OK && !(o == OUTCOME_TASK_ERROR && has_code))
         complain("%.*s: %.*s", STR_ARG(name), STR_ARG(message));
     switch (o) {
@@ -229,6 +244,8 @@ static int run(const struct command *cmd, int argc, char **argv)
         return usage_error(cmd, "say what to run");
     if (w.n > 1 && (a.tool || a.params))
         return usage_error(cmd, "with --tool or --params, no command is expected");
+    if (a.params && (a.cwd || a.env.n || a.input))
+        return usage_error(cmd, "--cwd, --env and --stdin stand in --params, if there are some");
 
     buf_init(&body, 4 * LIMIT_COMMAND);
     struct jw writer = { .out = &body };
@@ -243,8 +260,8 @@ const struct command command_exec = {
     .name = "exec",
     .words = "[options] BOX 'SHELL TEXT' | BOX -- PROGRAM ARGS... | BOX --tool TOOL --params JSON",
     .about = "Run a command, or another tool, in a box; it is recorded as a step.",
-    .more = "The exit code is the command's own; 124: its time was over; 125: not the command failed, but what\n"
-            "should have run it. bash:run uses the box's one shell: its directory and variables persist.",
+    .more = "bash:run uses the box's one shell: its directory and variables persist.",
+    .codes = "the command's own; 124 its time was over, 125 not it failed, but what should have run it",
     .examples = "  sandglass exec b-3f9a 'cd /tmp && ls -l | wc -l'\n"
                 "  sandglass exec b-3f9a -- python3 -c 'print(1 + 1)'\n"
                 "  sandglass exec --timeout 30s --stdin b-3f9a 'sort | uniq -c' < words.txt\n"

@@ -64,7 +64,8 @@ static void print_help(const struct parse *p)
     print_rows(p->tables[1]);
     if (p->cmd->examples)
         printf("\nexamples:\n%s", p->cmd->examples);
-    puts("\nexit codes: 0 fine, 1 failed, 2 usage, 3 no server, 4 refused, 5 not found, 6 timeout (docs/cli.md)");
+    printf("\nexit codes: %s (docs/cli.md)\n",
+           p->cmd->codes ? p->cmd->codes : "0 fine, 1 failed, 2 usage, 3 no server, 4 refused, 5 not found, 6 timeout");
 }
 
 static const struct option *find_option(const struct parse *p, const char *name, size_t n, char letter)

@@ -108,7 +108,7 @@ static int start(const char *const *argv, int *ret_fd, pid_t *ret_pid)
     char path[256];
     int ends[2];
 
-    if (!find_program(argv[0], path))
+    if (!find_program(argv[0], path) || (argv[1] && argv[1][0] == '/' && access(argv[1], F_OK) < 0))
         return -ENOENT;
     if (pipe2(ends, O_CLOEXEC) < 0)
         return -errno;

@@ -367,8 +367,10 @@ bool hands_submit(struct init *in, struct task *t)
             return true;
         }
     }
-    if (w)
+    if (w) {
+        kill(w->pid, SIGCONT); /* it is the user's own process, who may have stopped it: "kill -STOP -1" */
         return give(w, t);
+    }
     t->cancel = cancel;
     t->state = NULL;
     t->next_wait = NULL;

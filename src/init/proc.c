@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/select.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -17,7 +18,7 @@
 #include "init/init.h"
 #include "init/sudo.h"
 
-enum { KILL_ROUNDS = 50 };
+enum { KILL_ROUNDS = 50, WAIT_MAX = 16, OWN_FD_MAX = 64 };
 
 static ssize_t slurp(const char *path, char *to, size_t size)
 {
@@ -263,37 +264,145 @@ static bool peek_memory(pid_t pid, unsigned long at, void *to, size_t n)
     return fd >= 0 && pread(fd, to, n, (off_t)at) == (ssize_t)n;
 }
 
-/* Which descriptor is this process blocked on? Only calls that wait for one descriptor, and without a time, count:
- * a program that also watches its network connections is at work. -1: none. */
-static long blocked_fd(pid_t pid)
+/* Those that an epoll watches, as the kernel lists them. */
+static int watched_fds(pid_t pid, unsigned long epoll, int fds[WAIT_MAX])
+{
+    char path[48], text[4096];
+    int n = 0, fd;
+    unsigned events;
+
+    snprintf(path, sizeof path, "/proc/%d/fdinfo/%lu", pid, epoll);
+    if (slurp(path, text, sizeof text) <= 0)
+        return 0;
+    for (const char *at = text; (at = strstr(at, "tfd:")); at += 4)
+        if (sscanf(at, "tfd: %d events: %x", &fd, &events) == 2 && events & (EPOLLIN | EPOLLOUT)) {
+            if (n == WAIT_MAX)
+                return 0;
+            fds[n++] = fd;
+        }
+    return n;
+}
+
+static int polled_fds(pid_t pid, unsigned long at, unsigned long count, int fds[WAIT_MAX])
+{
+    struct pollfd all[WAIT_MAX];
+    int n = 0;
+
+    if (count > WAIT_MAX || !peek_memory(pid, at, all, count * sizeof *all))
+        return 0;
+    for (unsigned long i = 0; i < count; i++)
+        if (all[i].fd >= 0)
+            fds[n++] = all[i].fd;
+    return n;
+}
+
+static int selected_fds(pid_t pid, unsigned long at, unsigned long count, int fds[WAIT_MAX])
+{
+    unsigned long set;
+    int n = 0;
+
+    if (count < 1 || count > 64 || !at || !peek_memory(pid, at, &set, sizeof set))
+        return 0;
+    for (; set && n < WAIT_MAX; set &= set - 1)
+        fds[n++] = __builtin_ctzl(set);
+    return set ? 0 : n;
+}
+
+/* For which descriptors does this thread sleep? Only calls without a time count, but for those of event loops,
+ * which have some timer or other: there, a second is long. 0: for none. */
+static int waited_fds(pid_t pid, bool *ret_futex, int fds[WAIT_MAX])
 {
     char path[32], text[256];
     unsigned long a[6];
     long nr;
 
+    *ret_futex = false;
     snprintf(path, sizeof path, "/proc/%d/syscall", pid);
     if (slurp(path, text, sizeof text) <= 0 ||
         sscanf(text, "%ld %lx %lx %lx %lx %lx %lx", &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5]) != 7)
-        return -1;
+        return 0;
+    *ret_futex = nr == SYS_futex;
+    fds[0] = (int)a[0];
     if (nr == SYS_read || nr == SYS_readv)
-        return (long)a[0];
+        return 1;
 
     bool polls = nr == SYS_ppoll && a[2] == 0;
     bool selects = nr == SYS_pselect6 && a[4] == 0;
+    bool loops = nr == SYS_epoll_pwait;
 #ifdef SYS_poll
     polls = polls || (nr == SYS_poll && (int)a[2] < 0);
 #endif
 #ifdef SYS_select
     selects = selects || (nr == SYS_select && a[4] == 0);
 #endif
-    struct pollfd one;
-    if (polls && a[1] == 1 && peek_memory(pid, a[0], &one, sizeof one) && (one.events & POLLIN))
-        return one.fd;
-    unsigned long set;
-    if (selects && a[0] >= 1 && a[0] <= 64 && a[1] && peek_memory(pid, a[1], &set, sizeof set) && set &&
-        (set & (set - 1)) == 0)
-        return __builtin_ctzl(set);
-    return -1;
+#ifdef SYS_epoll_wait
+    loops = loops || nr == SYS_epoll_wait;
+#endif
+    if (polls)
+        return polled_fds(pid, a[0], a[1], fds);
+    if (selects)
+        return selected_fds(pid, a[1], a[0], fds);
+    return loops && ((int)a[3] < 0 || (int)a[3] >= 1000) ? watched_fds(pid, a[0], fds) : 0;
+}
+
+/* Can nobody but the process itself write to this? Then whoever waits for it waits for nothing from outside. */
+static bool is_own(pid_t pid, int fd)
+{
+    char path[48], link[64], other[64];
+    int ends = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    ssize_t n = readlink(path, link, sizeof link);
+    if (n <= 0 || (size_t)n == sizeof link)
+        return false;
+    link[n] = '\0';
+    if (strcmp(link, "anon_inode:[eventfd]") == 0 || strcmp(link, "anon_inode:[signalfd]") == 0)
+        return true;
+    if (strncmp(link, "pipe:", 5) != 0)
+        return false;
+    for (int i = 0; i < OWN_FD_MAX && ends < 2; i++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, i);
+        ends += readlink(path, other, sizeof other) == n && memcmp(link, other, (size_t)n) == 0;
+    }
+    return ends == 2;
+}
+
+/* A program with an event loop may have others at work for it. */
+static bool threads_idle(pid_t pid)
+{
+    char path[32];
+    bool idle = true;
+
+    snprintf(path, sizeof path, "/proc/%d/task", pid);
+    DIR *dir = opendir(path);
+    for (struct dirent *d; dir && idle && (d = readdir(dir));) {
+        pid_t tid = atoi(d->d_name);
+        int fds[WAIT_MAX];
+        bool futex;
+        if (tid <= 0 || tid == pid)
+            continue;
+        int n = waited_fds(tid, &futex, fds);
+        idle = futex || n > 0;
+        for (int i = 0; idle && i < n; i++)
+            idle = is_own(pid, fds[i]);
+    }
+    if (dir)
+        closedir(dir);
+    return dir && idle;
+}
+
+/* A program that also watches its network connections or its children is at work. */
+static bool waits_for(pid_t pid, dev_t dev, ino_t ino)
+{
+    int fds[WAIT_MAX];
+    bool futex, found = false;
+    int n = waited_fds(pid, &futex, fds);
+
+    for (int i = 0; i < n && !found; i++)
+        found = is_fifo(pid, (unsigned long)fds[i], dev, ino);
+    for (int i = 0; i < n && found && n > 1; i++)
+        found = is_own(pid, fds[i]) || is_fifo(pid, (unsigned long)fds[i], dev, ino);
+    return found && (n == 1 || threads_idle(pid));
 }
 
 bool tree_reads(struct init *in, const struct tree *t, dev_t dev, ino_t ino)
@@ -309,9 +418,7 @@ bool tree_reads(struct init *in, const struct tree *t, dev_t dev, ino_t ino)
             continue;
         if (p->state == 'R' || p->state == 'D')
             return false;
-        long fd = p->state == 'S' ? blocked_fd(p->pid) : -1;
-        if (fd >= 0 && is_fifo(p->pid, (unsigned long)fd, dev, ino))
-            reads = true;
+        reads = reads || (p->state == 'S' && waits_for(p->pid, dev, ino));
     }
     return reads;
 }

@@ -411,6 +411,9 @@ static int open_pty(struct terminal *t, int *ret_theirs, struct err *e)
     struct winsize size = { .ws_col = (unsigned short)t->cols, .ws_row = (unsigned short)t->rows };
     int unlock = 0;
 
+    if (ours < 0 && errno == ENOSPC)
+        return err_set(e, ERR_LIMIT, "the box has LIMIT_PTYS_PER_BOX (%d) pseudo terminals, or the machine no more",
+                       LIMIT_PTYS_PER_BOX);
     if (ours < 0 || ioctl(ours, TIOCSPTLCK, &unlock) < 0)
         return err_sys(e, "open a pseudo terminal");
     auto_close int theirs = ioctl(ours, TIOCGPTPEER, O_RDWR | O_NOCTTY | O_CLOEXEC);

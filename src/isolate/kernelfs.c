@@ -9,6 +9,7 @@
 
 #include "base/auto.h"
 #include "base/err.h"
+#include "base/limits.h"
 #include "isolate/mountfd.h"
 #include "isolate/step.h"
 #include "wire/boot.h"
@@ -55,9 +56,10 @@ int kernelfs_fill_dev(int dir, struct err *e)
 
 static int attach_pts(int dev, const struct kernelfs_opts *o, struct err *e)
 {
-    char gid[32];
-    const char *const opts[] = { "newinstance", "ptmxmode=0666", "mode=0620", gid, NULL };
+    char gid[32], max[32];
+    const char *const opts[] = { "newinstance", "ptmxmode=0666", "mode=0620", gid, max, NULL };
 
+    snprintf(max, sizeof max, "max=%d", LIMIT_PTYS_PER_BOX);
     snprintf(gid, sizeof gid, "gid=%u", o->base + TTY_GID);
     auto_close int pts = mountfd_new("devpts", opts, MOUNT_NOSUID | MOUNT_NOEXEC, e);
     if (pts < 0)

@@ -17,9 +17,10 @@
 #define CLOSED_MARK "iifname != \"sg*\" oifname != \"sg*\" ct state new drop"
 
 /* Where no packet of a box goes: this host's and other networks' insides (RFC 1918, 6598, link-local with the clouds'
- * metadata service, loopback, benchmarks), and everything that is no single host's address. */
+ * metadata service, loopback, benchmarks), Azure's metadata, which has a public address, and everything that is no single
+ * host's address. */
 #define CLOSED                                                                                                         \
-    "0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24, "                 \
+    "0.0.0.0/8, 10.0.0.0/8, 100.64.0.0/10, 127.0.0.0/8, 168.63.129.16, 169.254.0.0/16, 172.16.0.0/12, 192.0.0.0/24, "  \
     "192.168.0.0/16, 198.18.0.0/15, 224.0.0.0/3"
 
 /* Order of the hooks: a packet of a box with a source that is not its own ends in `spoofed`, before any state is made

@@ -92,6 +92,13 @@ int64_t gauge_cpu_us(const struct box *b)
     return ns < 0 ? -1 : ns / 1000;
 }
 
+int64_t gauge_peak(const struct box *b)
+{
+    int64_t now = gauge_read(b->gauges[GAUGE_MEMORY_PEAK], "");
+
+    return now > b->peak_max_bytes ? now : b->peak_max_bytes;
+}
+
 static struct box *box_alloc(struct node *n)
 {
     struct box *b = calloc(1, sizeof *b);
@@ -728,6 +735,19 @@ static void on_dial_answer(void *arg, uint64_t id, const struct wire_dialed *d, 
     box_dialed(arg, id, d, take_fd);
 }
 
+/* Box root can make init hang up on whoever comes; that must not become all that we do. */
+static int connect_again(struct box *b, struct err *e)
+{
+    if (now_ms() - b->breaks_from_ms > LINK_BREAKS_MS) {
+        b->breaks_from_ms = now_ms();
+        b->breaks = 0;
+    }
+    if (++b->breaks > LIMIT_LINK_BREAKS)
+        return err_set(e, ERR_LIMIT, "its init hung up more than LIMIT_LINK_BREAKS (%d) times in %d s",
+                       LIMIT_LINK_BREAKS, LINK_BREAKS_MS / 1000);
+    return link_open(b->link, b->node->opts.home, b->seat, e);
+}
+
 /* The connection broke but the box may live: connect again; supervise tells if it does not. */
 static void on_down(void *arg, const char *why)
 {
@@ -741,7 +761,7 @@ static void on_down(void *arg, const char *why)
     b->up = false;
     for (struct call *c = b->running; c; c = c->next)
         c->known = false;
-    if (link_open(b->link, b->node->opts.home, b->seat, &e) == 0)
+    if (connect_again(b, &e) == 0)
         return;
     log_warn("box cannot be reached", "box=%s error='%s', giving it up", b->id, e.msg);
     b->state = BOX_CLOSING;

@@ -196,6 +196,8 @@ static void read_gauges(struct call *c)
     if (cpu >= 0 && c->cpu_before >= 0)
         c->cpu_us = cpu - c->cpu_before;
     b->peak_bytes = c->peak_bytes = gauge_read(b->gauges[GAUGE_MEMORY_PEAK], "");
+    if (b->peak_bytes > b->peak_max_bytes)
+        b->peak_max_bytes = b->peak_bytes;
     int64_t oom = gauge_read(b->gauges[GAUGE_MEMORY_EVENTS], "oom_kill ");
     int64_t pids = gauge_read(b->gauges[GAUGE_PIDS_EVENTS], "max ");
     const char *why = NULL;
@@ -208,6 +210,8 @@ static void read_gauges(struct call *c)
         c->outcome = OUTCOME_PID_LIMIT;
         why = arena_printf(&c->arena, "a process could not be started: the box reached its limit (%lld processes)",
                            (long long)b->spec.pids);
+    } else if (c->outcome == OUTCOME_DISK_FULL) {
+        why = arena_printf(&c->arena, "no space is left: the box may write %lld bytes", (long long)b->spec.disk_bytes);
     }
     if (why)
         c->message = str_of(c->message.n ? arena_printf(&c->arena, "%s; %.*s", why, STR_ARG(c->message)) : why);

@@ -19,7 +19,8 @@ struct link {
     int fd;
     struct loop_fd *watch;
     bool want_write;
-    int acks; /* in out, not sent yet */
+    bool foreign; /* this init is of another build than we are */
+    int acks;     /* in out, not sent yet */
     struct buf in, out;
     int fds[FDS_MAX]; /* received and not yet claimed by a frame */
     size_t fd_count;
@@ -230,6 +231,19 @@ static int take_socket(struct link *k)
     return fd;
 }
 
+/* Boxes outlive the server that made them, and their init knows what was known then. It refuses the rest in these words,
+ * which mean nothing to whoever asked. */
+static struct str refusal(struct link *k, struct str said)
+{
+    static const struct str words[] = { { "init cannot connect to '", 24 }, { "init has no tool '", 18 } };
+
+    for (size_t i = 0; k->foreign && i < sizeof words / sizeof *words; i++)
+        if (said.n > words[i].n && memcmp(said.p, words[i].p, words[i].n) == 0)
+            return STR("this box was made by another build of sandglass, whose init does not know this: reset the box, "
+                       "or use a new one");
+    return said;
+}
+
 static const char *take_dialed(struct link *k, const struct frame_head *h, struct str payload)
 {
     struct wire_dialed d;
@@ -243,6 +257,7 @@ static const char *take_dialed(struct link *k, const struct frame_head *h, struc
             close(fd);
         return "an answer to a dial could not be read";
     }
+    d.message = refusal(k, d.message);
     k->handler->dialed(k->arg, h->id, &d, fd);
     arena_reset(&k->arena);
     return NULL;
@@ -275,6 +290,7 @@ static const char *take_result(struct link *k, const struct frame_head *h, struc
             close(fds[i]);
         return "a result could not be read";
     }
+    r.message = refusal(k, r.message);
     k->handler->result(k->arg, h->id, &r, &k->arena, fds);
     arena_reset(&k->arena);
     return NULL;
@@ -290,6 +306,7 @@ static const char *take_frame(struct link *k, const struct frame_head *h, struct
         struct wire_hello hello;
         if (field_unpack(wire_hello_fields, payload, &k->arena, &hello, sizeof hello, &e) < 0)
             return "its greeting could not be read";
+        k->foreign = !str_is(hello.build, SANDGLASS_REV);
         return hello.version == WIRE_VERSION ? NULL : "it speaks another version";
     }
     case FRAME_KNOWN: {

@@ -120,8 +120,11 @@ struct box {
     struct link *link;
     bool adopted; /* from an earlier serve: calls wait until init has said what it holds */
     bool up;      /* calls may be sent */
+    int breaks;   /* of its link, since breaks_from_ms */
+    int64_t breaks_from_ms;
     int gauges[SEAT_GAUGES];
-    int64_t peak_bytes;           /* as last read */
+    int64_t peak_bytes;           /* of memory, as last read; the kernel counts anew for each call */
+    int64_t peak_max_bytes;       /* of all calls so far */
     uint64_t oom_seen, pids_seen; /* events already charged to a call */
     struct {
         bool known, sandboxed;
@@ -348,6 +351,7 @@ void session_print(const struct session *s, struct jw *w);
 const char *session_status(const struct session *s);
 
 int64_t gauge_cpu_us(const struct box *b);    /* -1: not known */
+int64_t gauge_peak(const struct box *b);      /* of its memory, in all its calls and since */
 int64_t gauge_read(int fd, const char *key);  /* the number after key, or the first number; -1: none */
 void iso_time(int64_t wall_us, char out[32]); /* 2026-01-02T03:04:05.000006, as AgentFlow writes it */
 void utc_time(int64_t wall_us, char out[32]); /* the same with its zone, Z: RFC 3339 */

@@ -21,7 +21,7 @@ static void send_box(struct web *w, int status, const struct box *b)
     jw_key(&j, "use");
     jw_obj(&j);
     jw_kint(&j, "cpu_us", gauge_cpu_us(b));
-    jw_kint(&j, "memory_peak_bytes", gauge_read(b->gauges[GAUGE_MEMORY_PEAK], ""));
+    jw_kint(&j, "memory_peak_bytes", gauge_peak(b));
     jw_kint(&j, "oom_kills", gauge_read(b->gauges[GAUGE_MEMORY_EVENTS], "oom_kill "));
     jw_kint(&j, "pid_limit_hits", gauge_read(b->gauges[GAUGE_PIDS_EVENTS], "max "));
     jw_obj_end(&j);
@@ -113,7 +113,7 @@ static void box_list(struct web *w)
         jw_obj(&j);
         box_print(b, &j);
         jw_kint(&j, "cpu_us", gauge_cpu_us(b));
-        jw_kint(&j, "memory_peak_bytes", gauge_read(b->gauges[GAUGE_MEMORY_PEAK], ""));
+        jw_kint(&j, "memory_peak_bytes", gauge_peak(b));
         jw_obj_end(&j);
         n++;
     }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
@@ -191,6 +190,7 @@ static const struct field list_result_fields[] = {
 
 #include "init/init.h"
 #include "init/job.h"
+#include "init/program.h"
 #include "init/shell.h"
 #include "init/stream.h"
 #include "init/task.h"
@@ -211,20 +211,6 @@ static struct str signal_name(struct arena *a, int sig)
     return name ? str_of(arena_printf(a, "SIG%s", name)) : (struct str){ 0 };
 }
 
-/* A program that could not write because the disk is full says so; then look whether it is. */
-static bool disk_is_full(struct str said)
-{
-    static const char *const places[] = { "/", "/tmp", "/home/gem" };
-    struct statvfs fs;
-
-    if (!said.n || !memmem(said.p, said.n, "No space left on device", 23))
-        return false;
-    for (size_t i = 0; i < ARRAY_LEN(places); i++)
-        if (statvfs(places[i], &fs) == 0 && (fs.f_bavail * fs.f_frsize < 64 * 1024 || (fs.f_files && fs.f_favail == 0)))
-            return true;
-    return false;
-}
-
 static enum outcome judge(struct task *t, const struct shell_report *r, struct run_result *out, struct err *e)
 {
     out->status = STR("completed");
@@ -238,7 +224,7 @@ static enum outcome judge(struct task *t, const struct shell_report *r, struct r
         err_set(e, ERR_NONE, "exit status %d%s", r->exit_code, r->interrupted ? ", interrupted" : "");
         if (r->interrupted)
             return OUTCOME_KILLED;
-        return disk_is_full(out->stderr) ? OUTCOME_DISK_FULL : OUTCOME_TASK_ERROR;
+        return program_disk_full(out->stderr) ? OUTCOME_DISK_FULL : OUTCOME_TASK_ERROR;
     case SHELL_WAITING:
     case SHELL_RUNNING:
         out->exit_code = FIELD_ABSENT;

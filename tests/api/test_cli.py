@@ -355,6 +355,25 @@ def test_exec_outcomes(server, outcome, code):
     assert (outcome == "ok") == (r.stderr == "")
 
 
+def test_exec_says_that_a_command_has_not_ended_but_waits(server):
+    server.answer = call_answer(stdout="", stderr="name? ", status="waiting_for_input", prompt="name? ")
+    server.answer[1]["tool"] = "bash:run"
+    r = run("exec", "b-1", "read -p 'name? ' x", server=server)
+    assert r.returncode == 125 and r.stderr.startswith("name? ")
+    assert "waits for input" in r.stderr and "bash:input" in r.stderr and "bash:interrupt" in r.stderr
+
+
+@pytest.mark.parametrize("option", [("--cwd", "/tmp"), ("--env", "A=1"), ("--stdin",)])
+def test_exec_ignores_no_option_beside_params(server, option):
+    r = run("exec", "b-1", "--tool", "bash:run", "--params", '{"command": "true"}', *option, server=server, input="x")
+    assert r.returncode == 2 and option[0] in r.stderr
+
+
+def test_help_of_exec_has_its_own_exit_codes():
+    text = run("exec", "--help").stdout
+    assert "124" in text and "125" in text and "3 no server" not in text
+
+
 def test_exec_refused_is_125(server):
     assert run("exec", "b-9", "true", server=server).returncode == 125
 

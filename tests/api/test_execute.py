@@ -283,6 +283,31 @@ def test_waiting_for_input_of_programs(box, command):
     assert "got word" in r["data"]["stdout"] and r["data"]["status"] == "completed", r
 
 
+NODE = """node -e 'process.stdin.resume(); %s'"""
+
+
+@pytest.mark.parametrize("command, prompt", [
+    ("""node -e 'require("readline").createInterface(process.stdin, process.stdout).question("age? ", () => {})'""", "age? "),
+    ("gdb -q", "(gdb) "),
+    (NODE % "setTimeout(() => {}, 60000)", ""),
+])
+def test_waiting_for_input_of_event_loops(box, command, prompt):
+    r = box.run(command, timeout=20)["data"]
+    assert (r["status"], r["prompt"]) == ("waiting_for_input", prompt)
+    box.tool("bash:kill")
+
+
+@pytest.mark.parametrize("work", [
+    'require("child_process").exec("sleep 0.7", () => process.exit(7))',
+    'require("crypto").pbkdf2("a", "b", 2000000, 64, "sha512", () => process.exit(7))',
+    'setTimeout(() => process.exit(7), 700)',
+    'require("net").createServer(() => process.exit(7)).listen("/tmp/at-work", () => '
+    'setTimeout(() => require("child_process").execFile("curl", ["-s", "--unix-socket", "/tmp/at-work", "http://x"]), 700))',
+])
+def test_an_event_loop_that_is_at_work_does_not_wait_for_input(box, work):
+    assert box.run(NODE % work, timeout=20)["data"]["exit_code"] == 7
+
+
 def test_input_in_several_parts_with_prompts_between(box):
     assert box.run("for i in 1 2 3; do printf \"q$i: \"; read a; echo \"a$i=$a\"; done")["data"]["prompt"] == "q1: "
     assert box.tool("bash:input", {"data": "x\n"})["data"]["prompt"] == "q2: "

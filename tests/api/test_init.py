@@ -1,4 +1,5 @@
 """What the init of a box promises, tried on the real program without the rest of Sandglass (tests/api/initctl.py)."""
+import contextlib
 import os
 import pathlib
 import re
@@ -420,14 +421,30 @@ def hands(box):
             and "bash" not in comm(p)]
 
 
+@contextlib.contextmanager
+def frozen(pid):
+    """A process that stands still, and whom SIGCONT does not help. It is to be killed meanwhile."""
+    group = pathlib.Path(next(x.split()[4] for x in open("/proc/self/mountinfo") if " - cgroup2 " in x), f"sgt-{pid}")
+    group.mkdir()
+    try:
+        (group / "cgroup.procs").write_text(str(pid))
+        (group / "cgroup.freeze").write_text("1")
+        yield
+        sg.wait_for(lambda: "populated 0" in (group / "cgroup.events").read_text())
+    finally:
+        (group / "cgroup.kill").write_text("1")
+        sg.wait_for(lambda: "populated 0" in (group / "cgroup.events").read_text())
+        group.rmdir()
+
+
 def test_a_killed_file_worker_is_an_infra_error_and_is_replaced(box):
     assert box.call("probe_session:count")["count"] == 1
     [hand] = hands(box)
-    os.kill(hand, signal.SIGSTOP)
-    call = box.begin("probe_session:count")
-    time.sleep(0.05)
-    os.kill(hand, signal.SIGKILL)
-    r = box.wait(call)
+    with frozen(hand):
+        call = box.begin("probe_session:count")
+        time.sleep(0.05)
+        os.kill(hand, signal.SIGKILL)
+        r = box.wait(call)
     assert r["outcome"] == "infra_error" and r["message"] == "file worker ended by signal 9"
     assert box.call("probe_session:count")["count"] == 2
     os.kill(hands(box)[0], signal.SIGKILL)
@@ -435,21 +452,28 @@ def test_a_killed_file_worker_is_an_infra_error_and_is_replaced(box):
     assert box.call("probe_session:count")["count"] == 3
 
 
+def test_a_file_worker_that_was_stopped_goes_on(box):
+    path = "/tmp/stopped"
+    assert box.call("file:write", path=path, content="one", encoding="utf-8")["outcome"] == "ok"
+    box.run("kill -STOP -1")
+    assert box.call("file:write", path=path, content="two", encoding="utf-8", wait_s=5)["outcome"] == "ok"
+
+
 def test_a_file_call_past_its_time_is_ended_and_the_worker_replaced(box):
     box.call("probe_session:count")
     [hand] = hands(box)
-    os.kill(hand, signal.SIGSTOP)
-    r = box.call("probe_session:count", timeout_ms=150)
+    with frozen(hand):
+        r = box.call("probe_session:count", timeout_ms=150)
     assert (r["outcome"], r["message"]) == ("timeout", "timed out after 150 ms")
     assert box.call("probe_session:count")["outcome"] == "ok"
 
 
 def test_a_cancelled_file_call_is_ended(box):
     box.call("probe_session:count")
-    os.kill(hands(box)[0], signal.SIGSTOP)
-    call = box.begin("probe_session:count")
-    box.send(initctl.CANCEL, call)
-    assert box.wait(call)["outcome"] == "killed"
+    with frozen(hands(box)[0]):
+        call = box.begin("probe_session:count")
+        box.send(initctl.CANCEL, call)
+        assert box.wait(call)["outcome"] == "killed"
 
 
 @pytest.mark.parametrize("tool, params", [("watch:await", {"path": "/tmp/never"}), ("watch:create", {"path": "/tmp"})])

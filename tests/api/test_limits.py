@@ -100,6 +100,14 @@ def test_peak_is_of_the_call_and_not_of_the_boxs_life(server):
         assert big > 200 << 20 and small < 100 << 20, (big, small)
 
 
+def test_peak_of_the_box_is_that_of_all_its_calls(server):
+    with server.box(memory="512m") as b:
+        b.run("python3 -c 'bytearray(200 << 20)'")
+        b.run("true")
+        listed = [x for x in server.get("/sg/v1/boxes")["boxes"] if x["id"] == b.id]
+        assert b.show()["use"]["memory_peak_bytes"] >= 200 << 20 and listed[0]["memory_peak_bytes"] >= 200 << 20
+
+
 def test_init_survives_a_memory_hog_that_runs_as_root(server):
     with server.box(memory="64m", disk="16m") as b:
         r = b.run("sudo " + HOG, timeout=60)
@@ -177,6 +185,7 @@ def test_full_disk_is_disk_full_and_the_box_goes_on(server, place):
     with server.box(disk="16m") as b:
         r = b.run(f"head -c 100M /dev/zero > {place}/big")
         assert r["outcome"] == "disk_full" and r["trainable"] is True and r["retry_safe"] is False, r
+        assert str(16 << 20) in r["message"], r
         assert b.out(f"rm {place}/big; echo small > {place}/small; cat {place}/small") == "small\n"
 
 

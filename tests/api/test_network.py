@@ -120,8 +120,8 @@ def test_dns_over_tcp(box):
     assert "True" in str(out)
 
 
-@pytest.mark.parametrize("address", [PRIVATE, GATE, "169.254.169.254", "172.16.0.1", "192.168.1.1", "100.127.0.1", "127.0.0.2",
-                                     "224.0.0.1"])
+@pytest.mark.parametrize("address", [PRIVATE, GATE, "169.254.169.254", "168.63.129.16", "172.16.0.1", "192.168.1.1",
+                                     "100.127.0.1", "127.0.0.2", "224.0.0.1"])
 def test_inside_of_networks_is_closed(box, address):
     start = time.monotonic()
     assert box.code(f"curl -sS -m 300 http://{address}/", timeout=200) != 0

@@ -3,12 +3,14 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import threading
 import time
 
 import pytest
 
+import initctl
 import sg
 import ws
 from test_cdp import PLACE, playwright  # noqa: F401
@@ -366,3 +368,76 @@ def test_a_command_that_is_killed_before_it_has_begun_is_terminated_and_the_shel
         server.post(f"{at}/exec", {"id": "early", "command": "sleep 60", "async_mode": True})
         assert server.post(f"{at}/kill", {"id": "early"})["data"]["status"] == "terminated"
     assert server.post(f"{at}/exec", {"id": "early", "command": "echo $kept"})["data"]["output"] == "yes"
+
+
+class OldInit:
+    """Stands between serve and the init of a box, and refuses what an init of an earlier build does not know."""
+
+    def __init__(self, server, box):
+        self.path = f"{server.home}/run/box/{box}.sock"
+        os.rename(self.path, self.path + ".real")
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(self.path)
+        os.chmod(self.path, 0o777)
+        self.listener.listen()
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self):
+        while True:
+            serve, init = self.listener.accept()[0], socket.socket(socket.AF_UNIX)
+            init.connect(self.path + ".real")
+            for a, b in ((serve, init), (init, serve)):
+                threading.Thread(target=self.carry, args=(a, b), daemon=True).start()
+
+    def carry(self, a, b):
+        source = a.makefile("rb")
+        while head := source.read(initctl.HEAD.size):
+            size, kind, fds, call = initctl.HEAD.unpack(head)
+            payload, to = source.read(size), b
+            if kind == initctl.HELLO:
+                payload = initctl.pack([("version", initctl.INT, 1), ("build", initctl.STR, "0ldbu1d")])
+            tool = initctl.unpack(payload).get("tool") if kind == initctl.CALL else None
+            if kind == 10:  # DIAL
+                payload = initctl.pack([("error", initctl.INT, 1), ("message", initctl.STR, "init cannot connect to 'views'")])
+                kind, to = 11, a
+            elif tool == "file:find":
+                payload = initctl.pack([("outcome", initctl.INT, initctl.OUTCOMES.index("infra_error")),
+                                        ("error", initctl.INT, 4), ("message", initctl.STR, f"init has no tool '{tool}'")])
+                kind, to = initctl.RESULT, a
+            to.sendall(initctl.HEAD.pack(len(payload), kind, 0, call) + payload)
+
+
+def test_a_box_of_an_older_build_says_what_it_lacks_and_why(server):
+    box = server.create()
+    OldInit(server, box)
+    server.kill_role("serve")
+    server.wait_ready()
+    assert server.tool(box, "bash:run", {"command": "echo lives"})["data"]["stdout"] == "lives\n"
+    why = "made by another build of sandglass, whose init does not know this: reset the box, or use a new one"
+    c = connect(server, box)
+    while (m := c.message())["type"] != "error":
+        pass
+    assert why in m["data"]
+    r = server.tool(box, "file:find", {"path": "/", "name": "*"}, status=None)
+    assert r["outcome"] == "infra_error" and why in r["message"], r
+
+
+def test_an_init_that_hangs_up_again_and_again_is_given_up(server):
+    """Root of a box can make its init do that; it must not keep the server busy."""
+    box = server.create()
+    path = f"{server.home}/run/box/{box}.sock"
+    os.unlink(path)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(path)
+    os.chmod(path, 0o777)
+    listener.listen()
+    came = []
+
+    def hang_up():
+        while True:
+            came.append(listener.accept()[0].close())
+
+    threading.Thread(target=hang_up, daemon=True).start()
+    server.kill_role("serve")
+    sg.wait_for(lambda: server.request("GET", f"/sg/v1/boxes/{box}").status == 404)
+    assert len(came) < 100 and server.get("/health")["status"] == "healthy"

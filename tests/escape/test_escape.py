@@ -866,6 +866,7 @@ listener = socket.socket()
 listener.bind(("127.0.0.1", 0))
 listener.listen()
 attempt("socket", lambda: socket.create_connection(listener.getsockname()) and None)
+attempt("terminal", lambda: os.openpty() and None)
 attempt("timer", lambda: call(222, 1, 0, ctypes.create_string_buffer(8)))
 attempt("write", lambda: open("/tmp/probe", "wb").write(b"x" * 1000000) and None)
 print("quick", "OK" if time.monotonic() - t < 40 else "slow")
@@ -882,6 +883,7 @@ FLOODS = {
     "directories": "while True:\n  try: os.mkdir('d'); os.chdir('d')\n  except OSError: pass",
     "locks": "import fcntl\nf = open('/tmp/l', 'w')\nn = 0\nwhile True:\n  n += 2\n  try: fcntl.lockf(f, fcntl.LOCK_EX, 1, n)\n  except OSError: pass",
     "cpu": "import threading\nfor _ in range(30): threading.Thread(target=lambda: [None for _ in iter(int, 1)]).start()",
+    "terminals": "while True:\n  try: os.open('/dev/ptmx', os.O_RDWR | os.O_NOCTTY)\n  except OSError: pass",
     "timers": "while True: call(222, 1, 0, ctypes.create_string_buffer(8))",
     "signals": "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, {40})\nwhile True: call(129, os.getpid(), 40, ctypes.create_string_buffer("
                "struct.pack('<iiiiii', 40, 0, -1, 0, 0, 0) + bytes(104)))",
