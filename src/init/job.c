@@ -181,12 +181,14 @@ static bool has_room(const struct job *j, int which)
  * masked. */
 static bool held_up(struct job *j, struct pipe_end *p, int which)
 {
+    bool expects = j->followers && j->followers->arg == j; /* he is the only one */
+
     if (has_room(j, which))
         return false;
     loop_unwatch(TAKE_PTR(p->watch));
     for (struct follower *f = j->followers; f; f = f->next)
         f->paced = 0;
-    loop_timer_set(j->pace, JOB_PACE_MS);
+    loop_timer_set(j->pace, expects ? JOB_EXPECT_MS : JOB_PACE_MS);
     return true;
 }
 
@@ -241,6 +243,11 @@ static void on_pace(void *arg)
         loop_timer_set(j->pace, JOB_PACE_MS);
 }
 
+void job_expect(struct job *j)
+{
+    job_follow(j, j, 0, 0);
+}
+
 void job_follow(struct job *j, void *arg, int64_t out, int64_t err)
 {
     struct follower *f = j->followers;
@@ -248,6 +255,7 @@ void job_follow(struct job *j, void *arg, int64_t out, int64_t err)
     while (f && f->arg != arg)
         f = f->next;
     if (!f) {
+        job_unfollow(j->init, j); /* here is who was expected */
         f = calloc(1, sizeof *f);
         if (!f)
             abort();

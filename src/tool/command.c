@@ -337,6 +337,7 @@ static void launch_begin(struct task *t, const void *params)
     run_hold(f->run);
     struct job *j = run_job(f->run);
     if (p->async_mode) {
+        job_expect(j);
         finish_launch(t, j);
         return;
     }

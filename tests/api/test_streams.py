@@ -442,6 +442,13 @@ def test_who_stops_reading_is_told_what_he_missed_and_does_not_hold_up_the_comma
         assert at == size and 0 < gaps < size and name == "exit"
 
 
+def test_a_command_that_nobody_follows_is_not_held_up(server, box):
+    begun = time.monotonic()
+    server.post(f"/box/{box}/v1/bash/exec", {"session_id": "alone", "command": "head -c 40000000 /dev/zero", "async_mode": True})
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/output", {"session_id": "alone", "offset": 39_999_999})["data"]["command"]["status"] == "completed", 20)
+    assert time.monotonic() - begun < 4
+
+
 def test_of_a_command_in_a_shell_the_middle_is_a_gap(server, box):
     server.post(f"/box/{box}/v1/shell/sessions/create", {"id": "large"})
     server.post(f"/box/{box}/v1/shell/exec", {"id": "large", "command": "head -c 3000000 /dev/zero | tr '\\0' x"})
