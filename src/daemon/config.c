@@ -208,7 +208,7 @@ const struct config_key config_keys[] = {
         .def = ""),
     KEY("host.names", STR, host_names,
         "names under which the server may be called, separated by spaces; empty: loopback's and addresses, or any where "
-        "everyone must prove who he is",
+        "everyone must prove who he is. {port}-NAME is that port of the default box: such names must be yours, too",
         .def = ""),
     KEY("host.boxes", STR, host_boxes,
         "domain whose names {port}-{box}.DOMAIN, jupyter-{box}.DOMAIN, code-server-{box}.DOMAIN lead to servers in boxes, as "

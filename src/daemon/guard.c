@@ -361,7 +361,7 @@ int guard_main(const struct config *c, bool json)
     struct access_opts access = serve_access(c);
     if (access_refuse_start(&access, c->listen, &e) < 0) {
         fprintf(stderr, "sandglass serve: %s\n", e.msg);
-        return 1;
+        return e.code == ERR_DENIED ? 1 : 2; /* a key that is none is a wrong setting, as others are */
     }
     auto_close int listen_fd = open_listen(c->listen, &e);
     if (signals < 0)

@@ -130,27 +130,19 @@ static struct str without_port(struct str host)
     return host;
 }
 
-static bool is_named(const char *list, struct str host)
-{
-    while (*list) {
-        size_t n = strcspn(list, " ,");
-        if (n == host.n && strncasecmp(list, host.p, n) == 0)
-            return true;
-        list += n + strspn(list + n, " ,");
-    }
-    return false;
-}
-
 /* A page on another site must not drive this server through a name that it made resolve to us. Where everyone must
  * prove who he is, such a page could not: a browser sends our cookie only to the name that it got it from. */
 static bool host_ok(void *arg, struct str host)
 {
     const struct surfaces *surfaces = arg;
     const struct serve *s = surfaces_owner(surfaces);
+    struct place at;
 
     if (host.n && place_is_below(without_port(host), s->opts->host_boxes))
         return true;
-    if (s->opts->host_names[0] && host.n && is_named(s->opts->host_names, without_port(host)))
+    if (host.n && place_is_named(without_port(host), s->opts->host_names))
+        return true;
+    if (place_is_port_of(host, s->opts->host_names, &at))
         return true;
     if (!s->opts->host_names[0] && access_is_required(s->door.access))
         return true;
@@ -265,6 +257,7 @@ static int start(struct serve *s, struct err *e)
         return r;
     s->door.cors_origins = s->opts->cors_origins;
     s->door.box_domain = s->opts->host_boxes;
+    s->door.host_names = s->opts->host_names;
     if (s->opts->tls_cert[0]) {
         r = http_tls_new(s->opts->tls_cert, s->opts->tls_key, &s->tls, e);
         if (r < 0)

@@ -60,7 +60,8 @@ struct init {
  * such a call begins with init_as_root, by the loop or by the link. */
 void init_as_user(struct init *in);
 void init_as_root(struct init *in);
-int init_check_dir(struct init *in, const char *dir); /* can the user go there? else a negative errno */
+int init_check_dir(struct init *in, const char *dir);   /* can the user go there? else a negative errno */
+int init_check_file(struct init *in, const char *path); /* can the user read it? else a negative errno */
 
 static inline const char *init_workspace(const struct init *in)
 {

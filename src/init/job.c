@@ -34,8 +34,19 @@ struct waiter {
 
 struct pipe_end {
     int fd;
-    struct loop_fd *watch;
+    struct loop_fd *watch; /* NULL of out, err: a follower is waited for */
 };
+
+struct follower {
+    void *arg;
+    int64_t at[2]; /* of stdout, stderr: it has read so far */
+    int64_t paced; /* bytes since its pace was looked at */
+    bool slow;     /* not waited for any more */
+    struct follower *next;
+};
+
+/* What one event may add, and what a pipe may still have when the program ends. */
+static const int64_t DRAINED_MAX = 2 * MiB;
 
 struct job {
     struct init *init;
@@ -53,6 +64,8 @@ struct job {
     on_job *started_cb;
     void *started_arg;
     struct waiter *waiters;
+    struct follower *followers;
+    struct loop_timer *pace; /* runs while the program stands still for one */
 };
 
 static void end_close(struct pipe_end *p)
@@ -77,6 +90,11 @@ static void job_free(struct job *j)
     end_close(&j->out);
     end_close(&j->err);
     end_close(&j->news);
+    loop_timer_free(j->pace);
+    for (struct follower *f = j->followers, *next; f; f = next) {
+        next = f->next;
+        free(f);
+    }
     spool_done(&j->out_spool);
     spool_done(&j->err_spool);
     buf_done(&j->feed);
@@ -149,12 +167,39 @@ void job_on_started(struct job *j, on_job *cb, void *arg)
 
 /* Events */
 
+static bool has_room(const struct job *j, int which)
+{
+    const struct spool *s = which ? &j->err_spool : &j->out_spool;
+
+    for (const struct follower *f = j->followers; f; f = f->next)
+        if (!f->slow && !spool_has_room(s, f->at[which], DRAINED_MAX))
+            return false;
+    return true;
+}
+
+/* A pipe that nobody reads holds up the program; one whose writers are gone would wake us all the time if it were only
+ * masked. */
+static bool held_up(struct job *j, struct pipe_end *p, int which)
+{
+    bool expects = j->followers && j->followers->arg == j; /* he is the only one */
+
+    if (has_room(j, which))
+        return false;
+    loop_unwatch(TAKE_PTR(p->watch));
+    for (struct follower *f = j->followers; f; f = f->next)
+        f->paced = 0;
+    loop_timer_set(j->pace, expects ? JOB_EXPECT_MS : JOB_PACE_MS);
+    return true;
+}
+
 static void on_job_out(void *arg, uint32_t events)
 {
     struct job *j = arg;
     int64_t before = j->out_spool.total;
 
     (void)events;
+    if (held_up(j, &j->out, 0))
+        return;
     if (spool_drain(&j->out_spool, j->out.fd) <= 0)
         end_close(&j->out);
     if (j->out_spool.total != before)
@@ -167,10 +212,73 @@ static void on_job_err(void *arg, uint32_t events)
     int64_t before = j->err_spool.total;
 
     (void)events;
+    if (held_up(j, &j->err, 1))
+        return;
     if (spool_drain(&j->err_spool, j->err.fd) <= 0)
         end_close(&j->err);
     if (j->err_spool.total != before)
         wake(j);
+}
+
+static void go_on(struct job *j)
+{
+    if (j->out.fd >= 0 && !j->out.watch && has_room(j, 0))
+        j->out.watch = loop_watch(j->init->loop, j->out.fd, EPOLLIN, on_job_out, j);
+    if (j->err.fd >= 0 && !j->err.watch && has_room(j, 1))
+        j->err.watch = loop_watch(j->init->loop, j->err.fd, EPOLLIN, on_job_err, j);
+}
+
+static void on_pace(void *arg)
+{
+    struct job *j = arg;
+
+    for (struct follower *f = j->followers; f; f = f->next) {
+        bool lags = !spool_has_room(&j->out_spool, f->at[0], DRAINED_MAX) ||
+                    !spool_has_room(&j->err_spool, f->at[1], DRAINED_MAX);
+        f->slow |= lags && f->paced < JOB_PACE;
+        f->paced = 0;
+    }
+    go_on(j);
+    if ((j->out.fd >= 0 && !j->out.watch) || (j->err.fd >= 0 && !j->err.watch))
+        loop_timer_set(j->pace, JOB_PACE_MS);
+}
+
+void job_expect(struct job *j)
+{
+    job_follow(j, j, 0, 0);
+}
+
+void job_follow(struct job *j, void *arg, int64_t out, int64_t err)
+{
+    struct follower *f = j->followers;
+
+    while (f && f->arg != arg)
+        f = f->next;
+    if (!f) {
+        job_unfollow(j->init, j); /* here is who was expected */
+        f = calloc(1, sizeof *f);
+        if (!f)
+            abort();
+        *f = (struct follower){ .arg = arg, .at = { out, err }, .next = j->followers };
+        j->followers = f;
+    }
+    f->paced += out - f->at[0] + err - f->at[1];
+    f->at[0] = out;
+    f->at[1] = err;
+    go_on(j);
+}
+
+void job_unfollow(struct init *in, void *arg)
+{
+    for (struct job *j = in->jobs; j; j = j->next)
+        for (struct follower **at = &j->followers, *f; (f = *at);)
+            if (f->arg == arg) {
+                *at = f->next;
+                free(f);
+                go_on(j);
+            } else {
+                at = &f->next;
+            }
 }
 
 static void say_started(struct job *j)
@@ -318,6 +426,7 @@ struct job *job_start(struct init *in, struct str command, const char *cwd, cons
     in->jobs = j;
     snprintf(j->id, sizeof j->id, "j%llu", (unsigned long long)++in->last_job);
     j->command = strndup(command.p, command.n);
+    j->pace = loop_timer_new(in->loop, on_pace, j);
     spool_init(&j->out_spool);
     spool_init(&j->err_spool);
     buf_init(&j->feed, LIMIT_FILE_IO);

@@ -13,6 +13,8 @@ struct task;
 
 typedef void on_job(void *arg, struct job *j); /* something happened: output, end, or the wait is over */
 
+enum { JOB_PACE = 1 << 20, JOB_PACE_MS = 5000, JOB_EXPECT_MS = 500 };
+
 struct job_state {
     const char *id, *command;
     bool running;
@@ -30,6 +32,11 @@ void job_on_started(struct job *j, on_job *cb, void *arg);
 /* cb is called once: at the end or, unless only that is wanted, the next output; or after wait_ms. */
 void job_wait(struct job *j, int64_t wait_ms, bool only_end, on_job *cb, void *arg);
 void job_unwait(struct init *in, void *arg); /* arg's wait is not wanted any more */
+/* arg has read so far, and is waited for: the program stands still before what it has not read is given up, as long as it
+ * takes JOB_PACE bytes in each JOB_PACE_MS. Called again when it has read more; and once it is gone, job_unfollow. */
+void job_follow(struct job *j, void *arg, int64_t out, int64_t err);
+void job_unfollow(struct init *in, void *arg);
+void job_expect(struct job *j); /* somebody may come to follow it: it waits for him, too, but for JOB_EXPECT_MS only */
 /* The task's result has output of the job up to these places; and what was not passed on of it. */
 void job_piece(struct job *j, struct task *t, int64_t to, int64_t err_to);
 void job_held(struct task *t, int64_t out, int64_t err);

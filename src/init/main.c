@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/auto.h"
 #include "base/log.h"
 #include "base/loop.h"
 #include "init/browser.h"
@@ -94,6 +95,20 @@ int init_check_dir(struct init *in, const char *dir)
         return -ENAMETOOLONG;
     init_as_user(in);
     int r = stat(inside, &st) < 0 ? -errno : 0;
+    init_as_root(in);
+    return r;
+}
+
+int init_check_file(struct init *in, const char *path)
+{
+    struct stat st;
+
+    init_as_user(in);
+    int r = stat(path, &st) < 0 ? -errno : S_ISDIR(st.st_mode) ? -EISDIR : 0;
+    if (r == 0 && S_ISREG(st.st_mode)) {
+        auto_close int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+        r = fd < 0 ? -errno : 0;
+    }
     init_as_root(in);
     return r;
 }

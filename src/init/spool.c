@@ -104,18 +104,33 @@ int64_t spool_wait_ms(const struct spool *s, int64_t from)
     return s->held_to - s->held_from > WIRE_HELD_SHORT ? -1 : settled_in_ms(s);
 }
 
-struct str spool_read(const struct spool *s, int64_t *offset, size_t max, struct arena *a)
+static int64_t ring_begin(const struct spool *s)
 {
-    int64_t ring_from = s->total - RING > HEAD ? s->total - RING : HEAD;
-    int64_t from = *offset < 0 ? 0 : *offset > s->total ? s->total : *offset;
-    int64_t gap = from >= HEAD && from < ring_from ? ring_from - from : 0;
-    char *text = arena_alloc(a, max + 64);
-    size_t n = 0;
+    return s->total - RING > HEAD ? s->total - RING : HEAD;
+}
 
-    if (gap) {
-        n = (size_t)snprintf(text, 64, "[... %lld bytes omitted ...]\n", (long long)gap);
-        from += gap;
-    }
+bool spool_has_room(const struct spool *s, int64_t from, int64_t more)
+{
+    return s->total + more - (from > HEAD ? from : HEAD) <= RING;
+}
+
+/* So many bytes from *from on are gone; it moves behind them. */
+static int64_t skip_gap(const struct spool *s, int64_t *from)
+{
+    *from = *from < 0 ? 0 : *from > s->total ? s->total : *from;
+    int64_t gap = *from >= HEAD && *from < ring_begin(s) ? ring_begin(s) - *from : 0;
+
+    *from += gap;
+    return gap;
+}
+
+/* Adds to a text that has room for max bytes more. */
+static struct str read_into(const struct spool *s, int64_t *offset, size_t max, struct str text_so_far)
+{
+    int64_t from = *offset, ring_from = ring_begin(s);
+    char *text = (char *)text_so_far.p;
+    size_t n = text_so_far.n;
+
     for (size_t left = max; left && from < s->total && !(from >= HEAD && from < ring_from);) {
         int64_t run;
         int64_t at = place(from, &run);
@@ -132,4 +147,20 @@ struct str spool_read(const struct spool *s, int64_t *offset, size_t max, struct
     }
     *offset = from;
     return (struct str){ text, n };
+}
+
+struct str spool_read_on(const struct spool *s, int64_t *offset, size_t max, struct arena *a)
+{
+    (void)skip_gap(s, offset);
+    return read_into(s, offset, max, (struct str){ arena_alloc(a, max + 1), 0 });
+}
+
+struct str spool_read(const struct spool *s, int64_t *offset, size_t max, struct arena *a)
+{
+    int64_t gap = skip_gap(s, offset);
+    struct str text = { arena_alloc(a, max + 64), 0 };
+
+    if (gap)
+        text.n = (size_t)snprintf((char *)text.p, 64, "[... %lld bytes omitted ...]\n", (long long)gap);
+    return read_into(s, offset, max, text);
 }

@@ -25,5 +25,9 @@ void spool_hold(struct spool *s, int64_t to,
                 int64_t n); /* of what was read up to there, n bytes are to be read again */
 int64_t spool_wait_ms(const struct spool *s,
                       int64_t from); /* until there is something new behind from: 0: there is; < 0: who knows */
-/* Up to max bytes from *offset on, which moves behind them. What is gone is replaced by a line that says so. */
+/* Can so much more be kept without giving up what a reader at `from` has not seen? */
+bool spool_has_room(const struct spool *s, int64_t from, int64_t more);
+/* Up to max bytes from *offset on, or from what is still there behind it; *offset moves behind them. */
+struct str spool_read_on(const struct spool *s, int64_t *offset, size_t max, struct arena *a);
+/* The same; what is gone is replaced by a line that says so. */
 struct str spool_read(const struct spool *s, int64_t *offset, size_t max, struct arena *a);

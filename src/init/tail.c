@@ -1,4 +1,5 @@
-/* Like a viewer, a follower is never waited for. It has no pointer to what it follows: that is looked up each time, and
+/* Like a viewer, a follower of a terminal is never waited for; one of a program with pipes of its own is, while it reads
+ * (job_follow). It has no pointer to what it follows: that is looked up each time, and
  * what is not there any more has ended. */
 #include "init/tail.h"
 
@@ -94,7 +95,6 @@ static void say(struct tail *t, enum view_type type, int64_t at, struct str s)
 static struct str stream_from(const struct stream *s, int64_t *at, struct arena *a)
 {
     struct str all = { 0 };
-    int64_t missing = s->total - (int64_t)(s->head_n + s->tail_n);
     int64_t tail_from = s->total - (int64_t)s->tail_n;
     int64_t from = *at > s->total ? s->total : *at;
 
@@ -109,7 +109,6 @@ static struct str stream_from(const struct stream *s, int64_t *at, struct arena 
         all = stream_text(&only, a);
         all = (struct str){ all.p + (from - tail_from), all.n - (size_t)(from - tail_from) };
     }
-    (void)missing;
     *at = from;
     all.n = all.n > CHUNK ? CHUNK : all.n;
     return all;
@@ -120,13 +119,14 @@ static void fill(struct tail *t, const struct look *l)
     if (l->job) {
         struct job_state s = job_describe(l->job);
         if (t->out < s.out->total) {
-            struct str text = spool_read(s.out, &t->out, CHUNK, &t->arena);
+            struct str text = spool_read_on(s.out, &t->out, CHUNK, &t->arena);
             say(t, VIEW_OUTPUT, t->out - (int64_t)text.n, text);
         }
         if (t->err < s.err->total) {
-            struct str text = spool_read(s.err, &t->err, CHUNK, &t->arena);
+            struct str text = spool_read_on(s.err, &t->err, CHUNK, &t->arena);
             say(t, VIEW_ERRORS, t->err - (int64_t)text.n, text);
         }
+        job_follow(l->job, t, t->out, t->err);
     } else if (l->command && t->out < l->command->out.total) {
         struct str text = stream_from(&l->command->out, &t->out, &t->arena);
         say(t, VIEW_OUTPUT, t->out, text);
@@ -153,10 +153,12 @@ static void tail_end(struct tail *t)
     if (t->due)
         return;
     t->due = true;
-    if (t->id[0])
+    if (t->id[0]) {
         job_unwait(t->init, t);
-    else
+        job_unfollow(t->init, t);
+    } else {
         command_unwait(t->init, t);
+    }
     loop_unwatch(t->watch);
     close(t->fd);
     loop_later(t->init->loop, free_later, t);

@@ -558,13 +558,15 @@ static void repeat_members(struct web *w, struct buf *b, size_t from, struct jw 
 }
 
 /* What was left out is marked in the text; which limit did it is said beside it. */
-static const char *hint_of(const struct web *w, const struct call *c)
+static const char *hint_of(const struct web *w, const struct call *c, const struct json *data)
 {
     static const char mark[] = " bytes omitted ...]";
     bool normal = c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_KILLED;
 
     if (!normal)
         return outcome_name(c->outcome);
+    if (w->op->hint)
+        return w->op->hint(data);
     return w->op->cut && memmem(c->data.p, c->data.n, mark, sizeof mark - 1) ? w->op->cut : NULL;
 }
 
@@ -589,7 +591,7 @@ static void on_called(void *arg, const struct call *c)
     }
     if (w->op->flags & AIO_TOP)
         repeat_members(w, &b, from, &j);
-    aio_end(w, &b, &j, hint_of(w, c));
+    aio_end(w, &b, &j, hint_of(w, c, data));
 }
 
 static void call_tool(struct web *w, struct box *b)

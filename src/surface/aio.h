@@ -70,13 +70,15 @@ struct aio_op {
     const struct aio_op *(*other)(struct web *w); /* nullable: another row that is to answer this request, or NULL */
     const char *tag;                              /* NULL: the group's name */
     const char *cut;                              /* nullable: the hint if output was left out; names the limits */
+    const char *(*hint)(const struct json *data); /* nullable: the hint for this result, or NULL */
 };
 
 struct aio_group {
     const char *name;
     const struct aio_op *ops; /* ends with a zeroed row */
 };
-extern const struct aio_group *const aio_groups[]; /* NULL-terminated */
+const char *aio_document_hint(const struct json *data); /* of util:convert */
+extern const struct aio_group *const aio_groups[];      /* NULL-terminated */
 
 #define SAYS(kind, name_, help_, ...)                                                                                  \
     {                                                                                                                  \

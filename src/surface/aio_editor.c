@@ -177,6 +177,7 @@ static const struct aio_op document = {
     .tool = "util:convert",
     .ask = ask_document,
     .print = print_document,
+    .hint = aio_document_hint,
     .in = editor_in,
     .flags = AIO_FILE,
 };

@@ -3,6 +3,7 @@
  *   start   {"session_id", "command_id", "command"}
  *   stdout  {"data", "offset"}       offset: behind data, in all that the command wrote
  *   stderr  {"data", "offset"}
+ *   gap     {"stream", "bytes", "offset"}  so many bytes, up to offset, are not kept any more
  *   exit    {"exit_code", "status"}  the last one; or error {"message"}
  *
  * Each has an id: COMMAND:STDOUT_OFFSET:STDERR_OFFSET. A client that lost its connection, or its server, asks for view
@@ -93,6 +94,25 @@ static void say_start(struct follow *f)
     buf_done(&b);
 }
 
+static void say_gap(struct follow *f, int which, int64_t to)
+{
+    struct channel *c = &f->channels[which];
+    struct buf b;
+    struct jw j = { .out = &b };
+    int64_t bytes = to - c->offset + (int64_t)c->split_n;
+
+    c->offset = to; /* whoever comes back with this event's id goes on behind it */
+    c->split_n = 0;
+    buf_init(&b, 4096);
+    jw_obj(&j);
+    jw_kz(&j, "stream", which ? "stderr" : "stdout");
+    jw_kint(&j, "bytes", bytes);
+    jw_kint(&j, "offset", to);
+    jw_obj_end(&j);
+    event(f, "gap", buf_view(&b));
+    buf_done(&b);
+}
+
 static void say_data(struct follow *f, int which, int64_t at, struct str data)
 {
     struct channel *c = &f->channels[which];
@@ -104,8 +124,8 @@ static void say_data(struct follow *f, int which, int64_t at, struct str data)
         return;
     data = (struct str){ data.p + old, data.n - (size_t)old };
     at += old;
-    if (at != c->offset)
-        c->split_n = 0;
+    if (at > c->offset)
+        say_gap(f, which, at);
     c->offset = at + (int64_t)data.n;
     buf_init(&text, VIEW_MAX + SECRET_MAX + 8);
     buf_init(&b, 8 * (VIEW_MAX + SECRET_MAX));

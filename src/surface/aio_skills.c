@@ -3,6 +3,8 @@
 #include "http/multipart.h"
 #include "surface/aio.h"
 
+enum { NAME_MAX_BYTES = 128 };
+
 static const struct field command_out[] = {
     SAYS(STRS, "command", "what was run", .required = true),
     SAYS(BOOL, "success", "it ended well", .required = true),
@@ -39,11 +41,12 @@ struct register_in {
 static const struct field register_in[] = {
     FIELD(STR, struct register_in, file, "a zip archive", .max = LIMIT_FILE_IO),
     FIELD(STR, struct register_in, path, "a directory in the box, or where to unpack the archive", .max = LIMIT_PATH),
-    FIELD(STR, struct register_in, name, "of the skill", .max = 128),
+    FIELD(STR, struct register_in, name, "of the skill", .max = NAME_MAX_BYTES),
     { 0 },
 };
 static const struct field names_in[] = { SAYS(STR, "names", "only these, with commas", .max = 4096), { 0 } };
-static const struct field name_in[] = { SAYS(STR, "name", "of the skill", .required = true, .max = 128), { 0 } };
+static const struct field name_in[] = { SAYS(STR, "name", "of the skill", .required = true, .max = NAME_MAX_BYTES),
+                                        { 0 } };
 
 static bool print_result(struct web *w, const struct call *c, const struct json *data, struct jw *j)
 {
@@ -199,6 +202,12 @@ static void register_op(struct web *w)
     }
     if (r < 0 || (!in.file.n && !in.path.n)) {
         aio_invalid(w, "body", "", "value_error", "%s", e.msg[0] ? e.msg : "give path, or a zip archive as file");
+        return;
+    }
+    if (in.path.n > LIMIT_PATH || in.name.n > NAME_MAX_BYTES) {
+        bool path = in.path.n > LIMIT_PATH;
+        aio_invalid(w, "body", path ? "path" : "name", "value_error", "%s: longer than %d bytes",
+                    path ? "path" : "name", path ? LIMIT_PATH : NAME_MAX_BYTES);
         return;
     }
     buf_init(&b, LIMIT_HTTP_BODY);

@@ -107,14 +107,15 @@ static bool is_of_the_box(const struct web *w, struct str origin)
 
     if (w->route != &proxy_route || changes_something(w->http) || !place_find(w, &at))
         return false;
+    /* Any site can make frames of "null". To come in by host they must know a box's name, which no outsider does; by
+     * path the server's CORS headers are dropped, so that such a frame cannot read what it gets. */
     if (str_is(origin, "null"))
-        return at.form == BY_HOST || !at.app;
+        return at.form == BY_HOST ? at.box.n > 0 : !at.app;
     const char *slashes = at.form == BY_HOST ? memmem(origin.p, origin.n, "://", 3) : NULL;
     if (!slashes)
         return false;
     struct str host = { slashes + 3, origin.n - (size_t)(slashes + 3 - origin.p) };
-    struct str box = place_box_of_host(w, host);
-    return box.n == at.box.n && box.n && strncasecmp(box.p, at.box.p, box.n) == 0;
+    return place_is_same_box(w, &at, host);
 }
 
 static void allow(struct web *w, struct str origin, bool any)

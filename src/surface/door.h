@@ -8,6 +8,7 @@ struct door_opts {
     struct access *access;
     const char *cors_origins; /* "" none, "*", or origins separated by spaces or commas */
     const char *box_domain;   /* "": boxes have names below localhost only */
+    const char *host_names;   /* our own, separated by spaces or commas: "{port}-{name}" is a port of the default box */
     bool tls;                 /* answers go over TLS */
     bool log_requests;        /* one line of JSON on stdout for each */
 };

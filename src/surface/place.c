@@ -74,6 +74,31 @@ static struct str without_port(struct str host)
     return host;
 }
 
+bool place_is_named(struct str host, const char *names)
+{
+    while (*names) {
+        size_t n = strcspn(names, " ,");
+        if (n && n == host.n && strncasecmp(names, host.p, n) == 0)
+            return true;
+        names += n + strspn(names + n, " ,");
+    }
+    return false;
+}
+
+bool place_is_port_of(struct str host, const char *names, struct place *ret)
+{
+    struct str name = without_port(host);
+    const char *dash = name.n ? memchr(name.p, '-', name.n) : NULL;
+
+    if (!dash || place_is_named(name, names))
+        return false;
+    struct str port = { name.p, (size_t)(dash - name.p) }, domain = { dash + 1, name.n - port.n - 1 };
+    if (!all_digits(port) || (!place_is_named(domain, "localhost") && !place_is_named(domain, names)))
+        return false;
+    *ret = (struct place){ .form = BY_HOST, .port = port, .domain = { domain.p, host.n - port.n - 1 } };
+    return true;
+}
+
 /* "8000-b-abc.localhost:8080", "jupyter-b-abc.localhost:8080" */
 static bool named_by(const struct web *w, struct str host, struct place *ret)
 {
@@ -104,16 +129,30 @@ static bool named_by(const struct web *w, struct str host, struct place *ret)
     return all_digits(ret->port) && ret->box.n;
 }
 
-struct str place_box_of_host(const struct web *w, struct str host)
+static bool by_host(const struct web *w, struct str host, struct place *ret)
 {
-    struct place at;
+    if (named_by(w, host, ret))
+        return true;
+    if (!place_is_port_of(host, surfaces_door(w->all)->host_names, ret))
+        return false;
+    ret->target = w->http->target;
+    return true;
+}
 
-    return named_by(w, host, &at) ? at.box : (struct str){ 0 };
+bool place_is_same_box(const struct web *w, const struct place *at, struct str host)
+{
+    struct place of;
+    struct str want = at->box.n ? at->box : at->domain;
+
+    if (!want.n || !by_host(w, host, &of))
+        return false;
+    struct str is = at->box.n ? of.box : of.domain;
+    return is.n == want.n && strncasecmp(is.p, want.p, is.n) == 0;
 }
 
 bool place_find(const struct web *w, struct place *ret)
 {
-    if (named_by(w, http_header(w->http, "host"), ret))
+    if (by_host(w, http_header(w->http, "host"), ret))
         return true;
     *ret = (struct place){ .form = BY_HEADER, .port = http_header(w->http, "x-aio-proxy-port") };
     ret->target =

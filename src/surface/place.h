@@ -19,16 +19,21 @@ struct place {
     enum form form;
     const struct app *app; /* NULL: a port */
     struct str port;       /* digits; absent for an app */
-    struct str box;        /* BY_HOST */
+    struct str box;        /* BY_HOST; absent: the default box of whoever asks */
+    struct str domain;     /* BY_HOST without a box: "localhost:8080", what stands behind the port */
     struct str target;     /* path and query for the server */
     struct str prefix;     /* what was cut off in front of it, after "/box/{id}" */
 };
 
 bool place_is_below(struct str host,
                     const char *domain); /* "a.example.org" is below "example.org"; nothing is below "" */
+/* "8000-sand.example:8080", where names, separated by spaces or commas, has sand.example; also "8000-localhost". A host
+ * that is itself one of the names is not. */
+bool place_is_port_of(struct str host, const char *names, struct place *ret);
+bool place_is_named(struct str host, const char *names); /* host has no port */
 bool place_find(const struct web *w, struct place *ret);
-struct str place_box_of_host(const struct web *w,
-                             struct str host); /* "8000-b-abc.localhost:8080": "b-abc"; or absent */
+/* Does this host, the one of a page, lead to the same box as at does? */
+bool place_is_same_box(const struct web *w, const struct place *at, struct str host);
 void place_each(void (*cb)(void *arg, const char *pattern), void *arg); /* every path that leads into a box */
 /* The address of an app's pages, on an origin of their own; absent: nobody could reach that under this Host. */
 struct str place_own_origin(const struct web *w, const struct app *a, const char *box);

@@ -51,7 +51,7 @@ bool proxy_is(struct web *w)
 
     if (!place_find(w, &p))
         return false;
-    if (p.form == BY_HOST)
+    if (p.form == BY_HOST) /* whatever path or header say: a page there chooses both */
         w->box_name = p.box;
     return true;
 }

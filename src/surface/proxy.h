@@ -5,6 +5,7 @@
 #include "surface/surface.h"
 
 /* Is this request for a server in a box? By path (/proxy/{port}/..., /absproxy/{port}/...), by host
- * ({port}-{box}.localhost) or by header (X-AIO-Proxy-Port). Sets w->box_name if the host names a box. */
+ * ({port}-{box}.localhost; {port}-localhost: the default box) or by header (X-AIO-Proxy-Port). By host, w->box_name is
+ * what the host says. */
 bool proxy_is(struct web *w);
 extern const struct route proxy_route;

@@ -337,6 +337,7 @@ static void launch_begin(struct task *t, const void *params)
     run_hold(f->run);
     struct job *j = run_job(f->run);
     if (p->async_mode) {
+        job_expect(j);
         finish_launch(t, j);
         return;
     }
@@ -483,6 +484,19 @@ static struct session_row row_of(struct run_session *s)
                                  .command_count = s->count };
 }
 
+/* Bash says nothing of a file that is not there, and would look for a relative one where each command begins. */
+static int check_snapshot(struct task *t, struct str path, struct err *e)
+{
+    if (!path.n)
+        return 0;
+    if (path.p[0] != '/')
+        return err_set(e, ERR_TYPE, "snapshot_path: not an absolute path: %.*s", STR_ARG(path));
+    int r = init_check_file(t->init, arena_z(&t->arena, path));
+    if (r == -ENOENT)
+        return err_set(e, ERR_INVALID, "snapshot_path: File does not exist: %.*s", STR_ARG(path));
+    return r < 0 ? err_set(e, ERR_INVALID, "snapshot_path: %.*s: %s", STR_ARG(path), strerror(-r)) : 0;
+}
+
 static void begin_begin(struct task *t, const void *params)
 {
     const struct begin_params *p = params;
@@ -491,6 +505,8 @@ static void begin_begin(struct task *t, const void *params)
     if ((p->session_id.n && memchr(p->session_id.p, 0, p->session_id.n)) ||
         (p->snapshot_path.n && memchr(p->snapshot_path.p, 0, p->snapshot_path.n)))
         err_set(&e, ERR_INVALID, "session_id or snapshot_path contains a NUL byte");
+    else
+        (void)check_snapshot(t, p->snapshot_path, &e);
     struct run_session *s = e.code ? NULL : run_session_open(t->init, p->session_id, &e);
     if (s && set_dir(t, s, p->exec_dir, &e) == 0) {
         if (p->snapshot_path.n)

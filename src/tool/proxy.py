@@ -46,6 +46,15 @@ def excluded(c, host):
 def reaches(host, port, seconds=3):
     try: socket.create_connection((host.strip('[]'), port), seconds).close(); return True
     except (OSError, UnicodeError): return False
+NOT_FOR_US = 'not an absolute URL'
+def is_ours():
+    """Does this proxy listen on the port, and not another program? It is asked for what only a proxy refuses, in its own words."""
+    try:
+        with socket.create_connection(('127.0.0.1', PORT), 1) as s:
+            s.settimeout(2); s.sendall(b'GET / HTTP/1.0\r\n\r\n'); got = b''
+            while len(got) < 4096 and (d := s.recv(4096)): got += d
+    except OSError: return False
+    return got.startswith(b'HTTP/1.1 502 ') and got.endswith(NOT_FOR_US.encode() + b'\n')
 def shown(r): return {k: r[k] for k in ('source', 'target', 'source_host', 'source_path', 'internal_port')}
 def upstream(server):
     m = re.fullmatch(r'(?:http://)?(?:([^:@/\s]+)(?::(\S*))?@)?(\[[0-9a-fA-F:]+\]|[A-Za-z0-9._-]+):(\d{1,5})/?', server)
@@ -100,7 +109,8 @@ def manage(ask):
         with change() as c: c['upstream'] = None
         return None
     if a == 'health':
-        up = reaches('127.0.0.1', PORT, 1); need = bool(c['mappings'] or c['upstream']); bad = ['the proxy does not listen on port %d' % PORT] if need and not up else []
+        up = is_ours(); need = bool(c['mappings'] or c['upstream']); taken = not up and reaches('127.0.0.1', PORT, 1)
+        bad = [('another program listens on port %d' if taken else 'the proxy does not listen on port %d') % PORT] if need and not up else []
         return {'healthy': not bad, 'gost_alive': up or not need, 'nginx_alive': up or not need, 'config_consistent': not bad, 'inconsistencies': bad, 'listens': up}
     try: u = urllib.parse.urlsplit(ask['url']); host, port = u.hostname, u.port or (443 if u.scheme in ('https', 'wss') else 80)
     except ValueError as e: raise Bad('url: %s' % e)
@@ -140,7 +150,7 @@ async def serve_one(r, w):
         else:
             u = urllib.parse.urlsplit(target); scheme, host = u.scheme, u.hostname or ''
             port = u.port or 80; path = u.path or '/'
-            if not host: raise ValueError('not an absolute URL')
+            if not host: raise ValueError(NOT_FOR_US)
         m = mapping_of(c, scheme, host, port, path); up = c['upstream'] if not m and not excluded(c, host) else None
         if m: at = target_of(m)
         elif up: h, _, p = up['addr'].rpartition(':'); at = (h, int(p))

@@ -62,7 +62,7 @@ def name_of(given, meta, path):
 def index():
     """Registered skills that are still there, and those that somebody laid into the directory of skills; as they are now."""
     try:
-        with open(INDEX) as f: kept = {k: {**v, 'path': named(v['path'])} for k, v in json.load(f).items() if has(named(v['path']))}
+        with open(INDEX) as f: kept = {k: {**v, **{p: named(v[p]) for p in ('path', 'top') if p in v}} for k, v in json.load(f).items() if has(named(v['path']))}
     except (OSError, ValueError, TypeError, KeyError, AttributeError): kept = {}
     known = {s['path'] for s in kept.values()}
     for d in sorted(os.listdir(ROOT)) if os.path.isdir(ROOT) else []:
@@ -76,7 +76,7 @@ def shown(name, s):
     except (Bad, OSError): meta = {}
     return {'name': name, 'path': told(s['path']), 'metadata': meta, 'dependency_commands': s['dependency_commands']}
 def save(skills):
-    with open(INDEX + '.new', 'w') as f: json.dump({k: {**v, 'path': told(v['path'])} for k, v in skills.items()}, f)
+    with open(INDEX + '.new', 'w') as f: json.dump({k: {**v, **{p: told(v[p]) for p in ('path', 'top') if p in v}} for k, v in skills.items()}, f)
     os.replace(INDEX + '.new', INDEX)
 @contextlib.contextmanager
 def locked():
@@ -124,8 +124,9 @@ def settle(new, top, skills):
     def is_ours(to): there = {k for k, s in skills.items() if inside(s['path'], to)}; return there and there <= new.keys()
     while os.path.lexists(to) and not is_ours(to): n += 1; to = os.path.join(ROOT, '%s-%d' % (stem, n))
     shutil.rmtree(to, ignore_errors=True); os.rename(top, to)
-    return {k: to + p[len(top):] for k, p in new.items()}
+    return {k: to + p[len(top):] for k, p in new.items()}, to
 def register():
+    to = None # where an archive lies among the skills
     path = os.path.join(ask['workspace'], os.path.expanduser(named(ask['path']))) if ask.get('path') else None
     if ask.get('name'): name_of(ask['name'], {}, '')
     if ask.get('archive') is None:
@@ -142,13 +143,16 @@ def register():
                 os.makedirs(path, exist_ok=True); path = os.path.realpath(path); shutil.copytree(top, path, dirs_exist_ok=True)
                 new = {k: path + p[len(top):] for k, p in new.items()}
             else:
-                with locked(): new = settle(new, next(iter(new.values())) if len(new) == 1 else top, index())
+                with locked(): new, to = settle(new, next(iter(new.values())) if len(new) == 1 else top, index())
         finally: shutil.rmtree(top, ignore_errors=True)
-    made = {k: {'path': p, 'dependency_commands': install(p)} for k, p in new.items()}
+    made = {k: {'path': p, 'dependency_commands': install(p), **({'top': to} if to else {})} for k, p in new.items()}
     with locked(): save({**index(), **made})
     return {'registered': [shown(k, s) for k, s in made.items()], 'count': len(made)}
-def remove(gone):
-    if inside(gone['path'], ROOT) and gone['path'] != ROOT: shutil.rmtree(gone['path'], ignore_errors=True)
+def remove(gone, left):
+    """With the last skill of an archive goes what else was in it."""
+    top = gone.get('top')
+    for d in [gone['path']] + ([top] if top and not any(inside(s['path'], top) for s in left) else []):
+        if inside(d, ROOT) and d != ROOT: shutil.rmtree(d, ignore_errors=True)
 def one(skills):
     if ask.get('name') not in skills: raise KeyError(ask.get('name'))
     return skills[ask['name']]
@@ -163,8 +167,8 @@ try:
         with locked():
             skills = index(); gone = {ask['name']: one(skills)} if a == 'remove' else skills
             r = shown(ask['name'], gone[ask['name']]) if a == 'remove' else {'cleared': len(gone)}
-            save({k: s for k, s in skills.items() if k not in gone})
-            for s in gone.values(): remove(s)
+            left = {k: s for k, s in skills.items() if k not in gone}; save(left)
+            for s in gone.values(): remove(s, left.values())
     json.dump({'result': r}, sys.stdout)
 except KeyError as e: json.dump({'missing': 'Skill not found: %s' % e.args[0]}, sys.stdout)
 except Bad as e: json.dump({'error': str(e)}, sys.stdout)

@@ -203,6 +203,95 @@ def test_pages_of_a_box_go_on_reading_from_their_own_server_and_other_pages_do_n
         assert call(server, "GET", path, headers={"Origin": "null"}).status == 403, "that is ours, not the box's"
 
 
+@pytest.fixture(scope="module")
+def named():
+    """A server with names of its own, in whose default box the server runs."""
+    s = sg.Server("--pool-size", "1", "--host-names", "sand.example 80-sand.example")
+    try:
+        s.start()
+        s.post("/v1/file/write", {"file": "/tmp/server.py", "content": SERVER})
+        s.post("/v1/bash/exec", {"command": "python3 /tmp/server.py", "async_mode": True})
+        sg.wait_for(lambda: s.request("GET", "/proxy/8000/").status == 200, 20)
+        yield s
+    finally:
+        s.end()
+
+
+def test_a_port_of_the_servers_own_name_is_one_of_the_default_box(named):
+    for host in (f"8000-localhost:{named.port}", "8000-localhost", f"8000-sand.example:{named.port}", "8000-Sand.Example", "8000-80-sand.example"):
+        for path in ("/x?q=1", "/sg/v1/boxes", "/health", "/v1/shell/exec", "/proxy/8001/", "/box/b-none/proxy/1/", "/cdp/json", "/static/page/login.js"):
+            r = call(named, "GET", path, headers={"Host": host, "Cookie": "mine=1", "X-Sandglass-Box": "b-none", "X-AIO-Proxy-Port": "1"})
+            text = r.body.decode()
+            assert r.status == 200 and text.startswith(path + "\n"), (host, path, text)
+            assert "mine=1" in text and f"X-Forwarded-Host: {host}" in text and "sandglass" not in text.lower() and "X-AIO" not in text
+            assert r.headers.get_all("Set-Cookie") == ["a=b"] and r.headers["Content-Security-Policy"] is None
+    assert call(named, "POST", "/v1/shell/exec", b"x" * 1000, {"Host": "8000-sand.example"}).body == b"1000"
+    assert call(named, "GET", "/", headers={"Host": "9-sand.example"}).status == 502
+    for host in ("sand.example", "80-sand.example", "80-sand.example:1", "localhost", "x-localhost", "123456-localhost"):
+        assert call(named, "GET", "/v1/sandbox", headers={"Host": host}).status == 200, "that is ours: " + host
+    for host in ("8000-x.sand.example", "8000-sand.example.evil", "8000-xsand.example", "8000-other.example"):
+        assert call(named, "GET", "/x", headers={"Host": host}).status == 421, host
+
+
+def test_by_the_servers_own_name_sockets_and_events_go_through(named):
+    c = ws.Client(named.port, "/any", host="8000-sand.example")
+    c.send("hello")
+    assert c.recv() == (1, b"hello")
+    s = socket.create_connection(("127.0.0.1", named.port), timeout=20)
+    s.sendall(b"GET /events HTTP/1.1\r\nHost: 8000-sand.example\r\n\r\n")
+    got = b""
+    while b"data: 1" not in got:
+        got += s.recv(65536)
+    s.close()
+
+
+def test_by_the_servers_own_name_pages_read_of_their_own_server_only(named):
+    own = f"sand.example:{named.port}"
+    for origin in (f"http://8000-{own}", f"http://3000-{own}"):
+        assert call(named, "GET", "/x", headers={"Host": f"8000-{own}", "Origin": origin}).status == 200, origin
+    assert call(named, "POST", "/x", b"", {"Host": f"8000-{own}", "Origin": f"http://8000-{own}"}).status == 200
+    for origin in ("null", "http://evil.example", f"http://{own}", f"http://80-{own}", "http://3000-sand.example:1", f"http://3000-localhost:{named.port}",
+                   f"http://3000-b-x.localhost:{named.port}", ""):
+        assert call(named, "GET", "/x", headers={"Host": f"8000-{own}", "Origin": origin}).status == 403, origin
+    assert call(named, "POST", "/x", b"", {"Host": f"8000-{own}", "Origin": f"http://3000-{own}"}).status == 403
+    for headers in ({"Host": own, "Origin": f"http://8000-{own}"}, {"Origin": f"http://8000-localhost:{named.port}"}):
+        r = call(named, "GET", "/v1/sandbox", headers=headers)
+        assert r.status == 403 and r.headers["Access-Control-Allow-Origin"] is None
+        assert call(named, "POST", "/v1/shell/exec", b"{}", headers).status == 403
+        with pytest.raises(ws.Refused) as e:
+            ws.Client(named.port, "/v1/shell/ws", headers=[f"Origin: {headers['Origin']}"], host=headers.get("Host"))
+        assert e.value.status == 403
+
+
+def test_by_the_servers_own_name_each_one_gets_to_his_own_box_and_needs_to_be_known():
+    s = sg.Server("--pool-size", "1", "--auth", "required", "--host-names", "sand.example", env={"BEARER_TOKEN": "operator-token-1"})
+    try:
+        s.start()
+        s.headers = {"Authorization": "Bearer operator-token-1"}
+        box = s.create()
+        for at, text in (("", "default"), (f"/box/{box}", "bound")):
+            s.post(f"{at}/v1/file/write", {"file": "/home/gem/w/index.html", "content": text})
+            s.post(f"{at}/v1/bash/exec", {"command": "cd /home/gem/w && exec python3 -m http.server 8000", "async_mode": True})
+            sg.wait_for(lambda: s.request("GET", f"{at}/proxy/8000/").status == 200, 20)
+        agent = s.post("/sg/v1/keys", {"role": "agent", "box": box}, 201)["key"]
+        viewer = s.post("/sg/v1/keys", {"role": "viewer"}, 201)["key"]
+        host = {"Host": "8000-sand.example"}
+        assert call(s, "GET", "/", headers=host).status == 401
+        assert call(s, "GET", "/health", headers=host).status == 401, "nothing of ours answers there"
+        assert call(s, "GET", "/", headers={**host, "X-API-Key": viewer}).status == 403
+        assert call(s, "GET", "/", headers={**host, **s.headers}).body == b"default"
+        assert call(s, "GET", "/", headers={**host, **s.headers, "X-Sandglass-Box": box}).body == b"default"
+        assert call(s, "GET", "/", headers={**host, "X-API-Key": agent}).body == b"bound"
+        ticket = s.post("/tickets")["ticket"]
+        r = call(s, "GET", f"/?ticket={ticket}", headers={**host, "Accept": "text/html"})
+        assert ticket not in r.body.decode() and "refresh" in r.body.decode()
+        cookie = r.headers["Set-Cookie"].partition(";")[0]
+        assert call(s, "GET", "/", headers={**host, "Cookie": cookie}).body == b"default"
+        assert call(s, "GET", "/sg/v1/keys", headers={"Host": "sand.example", "Cookie": cookie}).status == 403, "a page's cookie is for the box"
+    finally:
+        s.end()
+
+
 def test_only_ports_of_that_box_are_reached(server, box):
     other = server.create()
     r = call(server, "GET", f"/box/{other}/proxy/8000/")

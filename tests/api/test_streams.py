@@ -403,6 +403,60 @@ def test_an_id_of_the_future_begins_at_what_there_is(server, box, what):
     assert again[1][2]["data"].startswith("one\n")
 
 
+def test_who_keeps_reading_gets_all_of_a_large_output(server, box):
+    """More than is kept (LIMIT_OUTPUT_KEPT, 16 MiB), on both streams, written faster than it can be sent."""
+    lines = 4_000_000  # about 30 MB
+    got = events(server, f"/box/{box}/v1/bash/exec", {"command": f"seq {lines}; seq {lines} >&2"})
+    seen, offsets, other = {"stdout": [], "stderr": []}, {"stdout": 0, "stderr": 0}, []
+    for number, (_, name, data) in enumerate(got):
+        if name in seen:
+            seen[name].append(data["data"])
+            offsets[name] += len(data["data"])
+            assert data["offset"] == offsets[name]
+        else:
+            other.append(name)
+        if number == 3:
+            time.sleep(2)  # it may pause
+    assert other == ["start", "exit"]
+    want = "".join(f"{i}\n" for i in range(1, lines + 1))
+    assert "".join(seen["stdout"]) == want and "".join(seen["stderr"]) == want
+
+
+def test_who_stops_reading_is_told_what_he_missed_and_does_not_hold_up_the_command(server, box):
+    size = 40_000_000
+    got = events(server, f"/box/{box}/v1/bash/exec", {"session_id": "stopped", "command": f"head -c {size} /dev/zero | tr '\\0' x; touch /tmp/done-writing"})
+    assert next(got)[1] == "start" and next(got)[1] == "stdout"
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/file/find", {"path": "/tmp", "glob": "done-writing"})["data"]["files"], 30)
+    for stream in (got, events(server, f"/box/{box}/v1/bash/output", {"session_id": "stopped"})):  # who comes later is told as well
+        at = gaps = 0
+        for id_, name, data in stream:
+            if name == "gap":
+                gaps += data["bytes"]
+                assert data["stream"] == "stdout" and data["offset"] >= data["bytes"] > 0 and id_.endswith(f":{data['offset']}:0")
+                at = data["offset"]
+            elif name == "stdout":
+                assert set(data["data"]) == {"x"}, "nothing that it did not write"
+                at = at or data["offset"] - len(data["data"])
+                at += len(data["data"])
+                assert data["offset"] == at
+        assert at == size and 0 < gaps < size and name == "exit"
+
+
+def test_a_command_that_nobody_follows_is_not_held_up(server, box):
+    begun = time.monotonic()
+    server.post(f"/box/{box}/v1/bash/exec", {"session_id": "alone", "command": "head -c 40000000 /dev/zero", "async_mode": True})
+    sg.wait_for(lambda: server.post(f"/box/{box}/v1/bash/output", {"session_id": "alone", "offset": 39_999_999})["data"]["command"]["status"] == "completed", 20)
+    assert time.monotonic() - begun < 4
+
+
+def test_of_a_command_in_a_shell_the_middle_is_a_gap(server, box):
+    server.post(f"/box/{box}/v1/shell/sessions/create", {"id": "large"})
+    server.post(f"/box/{box}/v1/shell/exec", {"id": "large", "command": "head -c 3000000 /dev/zero | tr '\\0' x"})
+    got = list(events(server, f"/box/{box}/v1/shell/view", {"id": "large"}))
+    gap = [e[2] for e in got if e[1] == "gap"]
+    assert len(gap) == 1 and gap[0]["bytes"] + sum(len(e[2]["data"]) for e in got if e[1] == "stdout") == 3_000_000
+
+
 def test_an_id_of_another_command_is_told_and_never_answered_with_what_is_there(server, box):
     of_one = list(events(server, f"/box/{box}/v1/bash/exec", {"session_id": "one", "command": "echo first"}))[0][0]
     list(events(server, f"/box/{box}/v1/bash/exec", {"session_id": "two", "command": "echo second"}))

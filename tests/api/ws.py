@@ -14,10 +14,10 @@ class Refused(Exception):
 
 
 class Client:
-    def __init__(self, port, path, headers=(), timeout=20):
+    def __init__(self, port, path, headers=(), timeout=20, host=None):
         self.sock = socket.create_connection(("127.0.0.1", port), timeout)
         key = base64.b64encode(os.urandom(16)).decode()
-        head = [f"GET {path} HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: Upgrade", "Upgrade: websocket",
+        head = [f"GET {path} HTTP/1.1", f"Host: {host or f'127.0.0.1:{port}'}", "Connection: Upgrade", "Upgrade: websocket",
                 "Sec-WebSocket-Version: 13", f"Sec-WebSocket-Key: {key}", *headers]
         self.sock.sendall(("\r\n".join(head) + "\r\n\r\n").encode())
         self.buf = b""

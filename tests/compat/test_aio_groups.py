@@ -90,6 +90,39 @@ def test_skills_of_two_archives_do_not_mix(server):
     assert bash(server, "ls ~/.skills")["stdout"] == "mine\n", "what clear forgets is gone, as with delete"
 
 
+def test_with_the_last_skill_of_an_archive_goes_all_of_it(server):
+    server.delete("/v1/skills")
+    before = bash(server, "ls ~/.skills")["stdout"]
+    files = {"README.md": "x", "shared/lib.py": "x", "a/SKILL.md": SKILL % ("a", "a"), "b/SKILL.md": SKILL % ("b", "b")}
+    assert register(server, zipped(**files), name="pack")["data"]["count"] == 2
+    server.delete("/v1/skills/a")
+    assert bash(server, "cd ~/.skills/pack; find . -type f | sort")["stdout"].split() == ["./README.md", "./b/SKILL.md", "./shared/lib.py"], "b may use it"
+    server.delete("/v1/skills/b")
+    assert bash(server, "ls ~/.skills")["stdout"] == before
+    register(server, zipped(**files))
+    assert server.delete("/v1/skills")["data"] == {"cleared": 2}
+    assert bash(server, "ls ~/.skills")["stdout"] == before
+
+
+def test_a_skills_name_or_path_that_is_too_long_is_a_wrong_field(server):
+    for body, field in (({"path": "/tmp", "name": "n" * 129}, "name"), ({"path": "/" + "p" * 5000}, "path")):
+        for r in (server.post("/v1/skills/register", body, status=422), register(server, status=422, **body)):
+            assert r["detail"][0]["loc"] == ["body", field] and r["detail"][0]["msg"].startswith(field + ": "), r
+
+
+def test_a_snapshot_that_is_not_there_is_told(server):
+    create = lambda path, status: server.post("/v1/bash/sessions/create", {"session_id": "snap", "snapshot_path": path}, status=status)  # noqa: E731
+    bash(server, "cd /tmp; echo 'sourced=yes' > env.sh; touch closed; sudo chown root closed; sudo chmod 600 closed; mkdir -p dir")
+    r = create("tmp/env.sh", 422)
+    assert r["detail"][0]["loc"] == ["body", "snapshot_path"] and "absolute" in r["detail"][0]["msg"]
+    assert create("/tmp/none", 400)["message"] == "snapshot_path: File does not exist: /tmp/none"
+    assert "directory" in create("/tmp/dir", 400)["message"]
+    assert "denied" in create("/tmp/closed", 400)["message"]
+    assert "snap" not in [s["session_id"] for s in server.get("/v1/bash/sessions")["data"]], "what is refused makes nothing"
+    create("/tmp/env.sh", 200)
+    assert server.post("/v1/bash/exec", {"session_id": "snap", "command": "echo $sourced"})["data"]["stdout"] == "yes\n"
+
+
 def test_an_archive_that_is_refused_leaves_nothing(server):
     server.delete("/v1/skills")
     good = SKILL % ("s", "s")
@@ -220,6 +253,22 @@ def test_what_the_proxy_cannot_do_is_refused_by_name(server, proxied):
     assert server.get(proxied + "/proxy/mappings") == before and server.get(proxied + "/proxy/excludes")["data"] == []
 
 
+def test_a_program_that_took_the_proxys_port_is_not_taken_for_it(server):
+    box = "/box/" + server.post("/sg/v1/boxes", {}, status=201)["id"] + "/v1"
+    server.post(box + "/bash/exec", {"command": "cd /tmp && exec python3 -m http.server 8118 --bind 127.0.0.1", "async_mode": True, "session_id": "mine"})
+    server.post(box + "/bash/exec", {"command": "until : < /dev/tcp/127.0.0.1/8118; do sleep 0.1; done 2>/dev/null"})
+    assert server.get(box + "/proxy/health")["data"]["healthy"], "nothing is asked of the proxy yet"
+    server.post(box + "/proxy/mappings", {"source": "app.local", "target": "3000"})
+    health = server.get(box + "/proxy/health")["data"]
+    assert not health["healthy"] and not health["gost_alive"] and not health["config_consistent"]
+    assert health["inconsistencies"] == ["another program listens on port 8118"]
+    server.post(box + "/bash/kill", {"session_id": "mine"})
+
+    def is_well():
+        return server.get(box + "/proxy/health")["data"]["healthy"]
+    sg.wait_for(is_well, 20)  # it is started when somebody asks and the port is free
+
+
 def markdown(server, name, content, status=200):
     server.post("/v1/file/write", {"file": name, "content": base64.b64encode(content).decode(), "encoding": "base64"})
     return server.post("/v1/util/convert_to_markdown", {"uri": name}, status=status)["data" if status == 200 else "message"]
@@ -256,6 +305,17 @@ def test_emphasis_goes_round_words_and_headings_are_found_in_any_language(server
     book = {"metadata": {"language_info": {"name": "python"}}, "cells": [
         {"cell_type": "markdown", "source": ["# T\n", "x"]}, {"cell_type": "code", "source": "1+1", "outputs": [{"data": {"text/plain": ["2"]}}]}]}
     assert markdown(server, "/tmp/n.ipynb", json.dumps(book).encode()) == "# T\nx\n\n```python\n1+1\n```\n\n```\n2\n```\n"
+
+
+def test_a_pdf_without_text_says_so(server):
+    pdf = b"%PDF-1.4\n1 0 obj<</Type/Catalog/Pages 2 0 R>>endobj 2 0 obj<</Type/Pages/Kids[3 0 R]/Count 1>>endobj 3 0 obj<</Type/Page/Parent 2 0 R/MediaBox[0 0 9 9]>>endobj\ntrailer<</Root 1 0 R>>\n"
+    if bash(server, "command -v pdftotext")["exit_code"]:
+        pytest.skip("no pdftotext in the image")
+    assert markdown(server, "/tmp/blank.pdf", pdf).strip() == ""
+    for path, body in (("util/convert_to_markdown", {"uri": "/tmp/blank.pdf"}), ("file/str_replace_editor", {"command": "view", "path": "/tmp/blank.pdf"})):
+        r = server.post("/v1/" + path, body)
+        assert r["success"] and "no text" in r["hint"], r
+    assert server.post("/v1/util/convert_to_markdown", {"uri": "data:text/html,"})["hint"] is None
 
 
 def test_what_cannot_be_converted_says_why(server):

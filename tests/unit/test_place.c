@@ -64,6 +64,48 @@ TEST(only_whole_names_are_below_a_domain)
     EXPECT_TRUE(!place_is_below(STR(""), "localhost"));
 }
 
+TEST(a_port_of_one_of_our_names_is_one_of_the_default_box)
+{
+    static const char names[] = "sand.example, 80-sand.example a";
+    static const struct {
+        const char *host, *port, *domain; /* NULL: it is not one */
+    } cases[] = {
+        { "8000-localhost", "8000", "localhost" },
+        { "8000-LOCALHOST:8080", "8000", "LOCALHOST:8080" },
+        { "3000-Sand.Example", "3000", "Sand.Example" },
+        { "3000-80-sand.example:1", "3000", "80-sand.example:1" },
+        { "1-a", "1", "a" },
+        { "80-sand.example", NULL, NULL }, /* listed itself: ours */
+        { "80-sand.example:8080", NULL, NULL },
+        { "81-sand.example", "81", "sand.example" },
+        { "sand.example", NULL, NULL },
+        { "localhost", NULL, NULL },
+        { "-localhost", NULL, NULL },
+        { "8000-", NULL, NULL },
+        { "8000-:80", NULL, NULL },
+        { "x-localhost", NULL, NULL },
+        { "123456-localhost", NULL, NULL },
+        { "8000-localhost.evil", NULL, NULL },
+        { "8000-sand.exampl", NULL, NULL },
+        { "8000-xsand.example", NULL, NULL },
+        { "8000-x.sand.example", NULL, NULL },
+        { "8000-sand.example,", NULL, NULL },
+        { "8000-127.0.0.1", NULL, NULL },
+        { "", NULL, NULL },
+    };
+
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct place at = { 0 };
+        EXPECT_INT(place_is_port_of(str_of(cases[i].host), names, &at), cases[i].port != NULL);
+        EXPECT_STR(at.port, cases[i].port ? cases[i].port : "");
+        EXPECT_STR(at.domain, cases[i].domain ? cases[i].domain : "");
+        EXPECT_INT(at.box.n, 0);
+    }
+    struct place at;
+    EXPECT_TRUE(place_is_port_of(STR("8000-localhost"), "", &at));
+    EXPECT_TRUE(!place_is_port_of(STR("8000-"), "", &at));
+}
+
 TEST(no_route_takes_another_ones_requests)
 {
     const char *clash = surfaces_clash();

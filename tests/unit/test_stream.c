@@ -102,6 +102,16 @@ TEST(spool_keeps_its_beginning_and_end_by_offset)
     struct str got = spool_read(&s, &offset, 10, &a);
     EXPECT_TRUE(memmem(got.p, got.n, "bytes omitted", 13) != NULL);
     EXPECT_INT(offset, total - RING + 10);
+    offset = HEAD + 5;
+    got = spool_read_on(&s, &offset, 10, &a); /* nothing but what is there */
+    EXPECT_INT(got.n, 10);
+    EXPECT_INT(got.p[0], 'a' + (total - RING) / 1000 % 26);
+    EXPECT_INT(offset, total - RING + 10);
+    EXPECT_TRUE(spool_has_room(&s, total, RING));
+    EXPECT_TRUE(!spool_has_room(&s, total, RING + 1));
+    EXPECT_TRUE(!spool_has_room(&s, 0, 1));
+    EXPECT_TRUE(spool_has_room(&(struct spool){ .total = HEAD }, 0, RING));
+    EXPECT_TRUE(!spool_has_room(&(struct spool){ .total = HEAD }, 0, RING + 1));
     offset = total - 3;
     got = spool_read(&s, &offset, 100, &a);
     EXPECT_INT(got.n, 3);
