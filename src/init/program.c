@@ -279,3 +279,13 @@ bool program_disk_full(struct str said)
             return true;
     return false;
 }
+
+int64_t program_disk_used(int64_t at_least)
+{
+    struct statvfs fs;
+
+    if (statvfs("/", &fs) < 0) /* of an overlay, it is its upper layer's: the tmpfs with all that the box writes */
+        return at_least;
+    int64_t used = (int64_t)((fs.f_blocks - fs.f_bfree) * fs.f_frsize);
+    return used > at_least ? used : at_least;
+}

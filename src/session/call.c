@@ -35,6 +35,7 @@
 enum {
     BACKSTOP_MS = 10000, /* how long init may be late with a timed-out result */
     EXPECT_US = 200,
+    DISK_UNIT = 4096, /* sizes of disks are rounded up to pages */
 };
 
 struct call *call_find(struct node *n, uint64_t id)
@@ -190,6 +191,8 @@ static void read_gauges(struct call *c)
     c->unenforced = b->unenforced;
     if (c->tool->flags & TOOL_READ_ONLY) { /* it allocates nothing to speak of: the box's figure, without asking */
         c->peak_bytes = b->peak_bytes;
+        c->pids_peak = b->pids_peak;
+        c->disk_used_bytes = b->disk_used_bytes;
         return;
     }
     int64_t cpu = gauge_cpu_us(b);
@@ -198,6 +201,8 @@ static void read_gauges(struct call *c)
     b->peak_bytes = c->peak_bytes = gauge_read(b->gauges[GAUGE_MEMORY_PEAK], "");
     if (b->peak_bytes > b->peak_max_bytes)
         b->peak_max_bytes = b->peak_bytes;
+    c->pids_peak = gauge_pids_peak(b);
+    b->disk_used_bytes = c->disk_used_bytes;
     int64_t oom = gauge_read(b->gauges[GAUGE_MEMORY_EVENTS], "oom_kill ");
     int64_t pids = gauge_read(b->gauges[GAUGE_PIDS_EVENTS], "max ");
     const char *why = NULL;
@@ -252,6 +257,12 @@ void call_stream(struct call *c, int take_fd)
         close(take_fd);
 }
 
+/* A box's word for it is taken within its limit only; where that is not enforced, its disk is somebody else's, too. */
+static bool disk_can_be(const struct box *b, int64_t used_bytes)
+{
+    return used_bytes >= 0 && used_bytes < b->spec.disk_bytes + DISK_UNIT && !(b->unenforced & BOX_CAN_DISK);
+}
+
 void call_result(struct call *c, const struct wire_result *r, const int *take_fds)
 {
     c->outcome = r->outcome >= 0 && r->outcome < OUTCOME_COUNT ? (enum outcome)r->outcome : OUTCOME_INFRA_ERROR;
@@ -262,6 +273,8 @@ void call_result(struct call *c, const struct wire_result *r, const int *take_fd
     c->run_us = c->box->last_run_us = now_us() - c->sent_us;
     c->cpu_us = r->cpu_us;
     c->dropped_bytes = r->dropped_bytes > 0 ? r->dropped_bytes : 0;
+    if (disk_can_be(c->box, r->disk_used_bytes))
+        c->disk_used_bytes = r->disk_used_bytes;
     call_keep(c, STR("stdout"), NULL, secrets_redact_fd(c->node->secrets, c->tenant, take_fds[0]));
     call_keep(c, STR("stderr"), NULL, secrets_redact_fd(c->node->secrets, c->tenant, take_fds[1]));
     if (c->cancelled && c->outcome != OUTCOME_OK)
@@ -612,6 +625,7 @@ struct call *call_new(struct node *n)
     c->arrived_us = now_us();
     c->started_wall_us = wall_us();
     c->id = node_call_id(n);
+    c->pids_peak = c->disk_used_bytes = -1;
     return c;
 }
 

@@ -178,7 +178,63 @@ def test_other_boxes_do_not_feel_a_fork_bomb(server):
         t.join()
 
 
+HAS_PIDS_PEAK = any(pathlib.Path("/sys/fs/cgroup").glob("**/pids.peak"))
+
+
+def at_once(n):
+    """Processes that are alive together; they end before the call does."""
+    return f"for i in $(seq {n}); do sleep 0.3 & done; wait"
+
+
+@pytest.mark.skipif(not HAS_PIDS_PEAK, reason="the kernel has no pids.peak")
+def test_peak_of_processes_is_that_of_the_box_so_far(server):
+    with server.box(pids=200) as b:
+        few, many = (b.run(at_once(n))["use"]["pids_peak"] for n in (5, 60))
+        assert 5 < few < 60 <= many <= 200, (few, many)
+        r = b.run("true")
+        assert r["use"]["pids_peak"] == many, "the kernel does not count it anew"
+        assert server.steps(r["trajectory_id"])[-1]["pids_peak"] == many
+        assert b.tool("file:read", {"path": "/etc/hostname"})["use"]["pids_peak"] == many, "known without asking"
+        listed = [x for x in server.get("/sg/v1/boxes")["boxes"] if x["id"] == b.id]
+        assert b.show()["use"]["pids_peak"] == listed[0]["pids_peak"] == many
+
+
+@pytest.mark.skipif(not HAS_PIDS_PEAK, reason="the kernel has no pids.peak")
+def test_peak_of_processes_at_the_limit_is_the_limit(server):
+    with server.box(pids=64) as b:
+        r = b.run(":(){ :|:& };:; sleep 1", timeout=3)
+        assert r["outcome"] == "pid_limit" and r["use"]["pids_peak"] == 64, r
+
+
 # ---- disk ----
+
+def test_disk_in_use_is_the_greater_of_begin_and_end(server):
+    with server.box(disk="64m") as b:
+        empty = b.run("true")["use"]["disk_used_bytes"]
+        assert 0 <= empty < 4 << 20
+        grown = b.run("head -c 20M /dev/zero > ~/a; head -c 10M /dev/zero > /tmp/b")
+        assert 30 << 20 <= grown["use"]["disk_used_bytes"] < 36 << 20, grown["use"]
+        assert server.steps(grown["trajectory_id"])[-1]["disk_used_bytes"] == grown["use"]["disk_used_bytes"]
+        assert b.tool("file:read", {"path": "/etc/hostname"})["use"]["disk_used_bytes"] >= 30 << 20
+        assert b.run("rm ~/a /tmp/b")["use"]["disk_used_bytes"] >= 30 << 20, "so much was there when it began"
+        assert b.run("true")["use"]["disk_used_bytes"] < 4 << 20
+        assert b.tool("file:write", {"path": "c", "content": "x" * (5 << 20)})["use"]["disk_used_bytes"] >= 5 << 20
+        assert b.python("open('/tmp/d', 'wb').write(bytes(8 << 20))")["use"]["disk_used_bytes"] >= 13 << 20
+        listed = [x for x in server.get("/sg/v1/boxes")["boxes"] if x["id"] == b.id]
+        assert b.show()["use"]["disk_used_bytes"] == listed[0]["disk_used_bytes"] >= 13 << 20
+
+
+def test_peaks_are_in_meta_and_unknown_ones_are_null(server):
+    w = sg.unique()
+    m = server.execute(w, "bash:run", {"command": "true"})["meta"]
+    assert m["disk_used_bytes"] >= 0 and (m["pids_peak"] > 0 if HAS_PIDS_PEAK else m["pids_peak"] is None), m
+    with server.box() as b:
+        r = b.tool("file:read", {"path": "/etc/hostname"})
+        assert r["use"]["disk_used_bytes"] is None, "nobody has looked yet"
+        assert server.steps(r["trajectory_id"])[-1]["disk_used_bytes"] is None
+    step = server.steps(server.execute(w, "bash:run", {"command": 5}, status=None)["meta"]["trajectory_id"])[-1]
+    assert step["outcome"] == "invalid_request" and step["disk_used_bytes"] is None and step["pids_peak"] is None
+
 
 @pytest.mark.parametrize("place", ["/home/gem", "/tmp", "/var/tmp"])
 def test_full_disk_is_disk_full_and_the_box_goes_on(server, place):
