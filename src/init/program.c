@@ -268,7 +268,7 @@ int program_run(struct hand *h, const struct program_opts *o, struct program_end
 
 bool program_disk_full(struct str said)
 {
-    static const char *const places[] = { "/", "/tmp", BOX_HOME };
+    static const char *const places[] = { "/", "/tmp", BOX_HOME, "/dev/shm" };
     static const char words[] = "No space left on device";
     struct statvfs fs;
 

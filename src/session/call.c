@@ -216,7 +216,8 @@ static void read_gauges(struct call *c)
         why = arena_printf(&c->arena, "a process could not be started: the box reached its limit (%lld processes)",
                            (long long)b->spec.pids);
     } else if (c->outcome == OUTCOME_DISK_FULL) {
-        why = arena_printf(&c->arena, "no space is left: the box may write %lld bytes", (long long)b->spec.disk_bytes);
+        why = arena_printf(&c->arena, "no space is left: the box may write %lld bytes, and %lld into /dev/shm",
+                           (long long)b->spec.disk_bytes, (long long)b->spec.shm_bytes);
     }
     if (why)
         c->message = str_of(c->message.n ? arena_printf(&c->arena, "%s; %.*s", why, STR_ARG(c->message)) : why);

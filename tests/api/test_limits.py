@@ -245,6 +245,21 @@ def test_full_disk_is_disk_full_and_the_box_goes_on(server, place):
         assert b.out(f"rm {place}/big; echo small > {place}/small; cat {place}/small") == "small\n"
 
 
+def test_full_dev_shm_is_disk_full_and_its_size_is_told(server):
+    with server.box(shm="8m") as b:
+        for r in (b.run("head -c 20M /dev/zero > /dev/shm/big"), b.run("echo more | dd of=/dev/shm/small"),
+                  b.python("open('/dev/shm/other', 'wb').write(bytes(1 << 20))")):
+            assert r["outcome"] == "disk_full" and f"{8 << 20} into /dev/shm" in r["message"], r
+        assert b.run("rm /dev/shm/*; echo 'No space left on device' >&2; false")["outcome"] == "task_error"
+        assert b.out("echo fine > /dev/shm/a; cat /dev/shm/a") == "fine\n"
+
+
+def test_disk_that_was_full_but_is_not_any_more_is_the_programs_own_failure(server):
+    """What a program says is no proof, and the kernel counts no ENOSPC: docs/operations.md."""
+    with server.box(disk="8m") as b:
+        assert b.run("head -c 20M /dev/zero > big || { rm big; false; }")["outcome"] == "task_error"
+
+
 def test_file_write_to_a_full_disk_is_disk_full(server):
     with server.box(disk="8m") as b:
         r = b.tool("file:write", {"path": "big", "content": "x" * (20 << 20)}, status=None)
