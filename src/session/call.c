@@ -208,8 +208,12 @@ static void read_gauges(struct call *c)
     const char *why = NULL;
     if (oom > (int64_t)b->oom_seen && c->outcome != OUTCOME_OK) {
         c->outcome = OUTCOME_OOM;
-        why = arena_printf(&c->arena, "the kernel killed a process: the box reached its memory limit (%lld bytes)",
-                           (long long)b->spec.memory_bytes);
+        why =
+            arena_printf(&c->arena,
+                         "the kernel killed a process: programs and files of the box together reached %lld bytes, its "
+                         "limits of memory (%lld) and disk (%lld)",
+                         (long long)(b->spec.memory_bytes + b->spec.disk_bytes), (long long)b->spec.memory_bytes,
+                         (long long)b->spec.disk_bytes);
     } else if (pids > (int64_t)b->pids_seen &&
                (c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_TIMEOUT)) {
         c->outcome = OUTCOME_PID_LIMIT;

@@ -71,6 +71,7 @@ def test_memory_beyond_the_limit_is_oom_and_the_box_goes_on(server):
         assert r["outcome"] == "oom" and r["retry_safe"] is False and r["trainable"] is True, r
         assert r["data"]["exit_code"] == 137
         assert r["use"]["peak_bytes"] >= 60 << 20
+        assert all(str(n << 20) in r["message"] for n in (80, 64, 16)) and "disk" in r["message"], r["message"]
         assert b.show()["use"]["oom_kills"] >= 1
         assert b.out("echo $x") == "kept\n"
         assert b.run("false")["outcome"] == "task_error", "the next failure is the agent's own again"
