@@ -183,6 +183,13 @@ static void print_data(struct call *c, const struct wire_result *r)
     }
 }
 
+static uint64_t events_of(const struct box *b, int gauge, const char *key)
+{
+    int64_t n = gauge_read(b->gauges[gauge], key);
+
+    return n > 0 ? (uint64_t)n : 0;
+}
+
 /* The kernel's counters tell what init cannot: a kill by the memory limit, a fork refused by the pids limit. */
 static void read_gauges(struct call *c)
 {
@@ -203,10 +210,9 @@ static void read_gauges(struct call *c)
         b->peak_max_bytes = b->peak_bytes;
     c->pids_peak = gauge_pids_peak(b);
     b->disk_used_bytes = c->disk_used_bytes;
-    int64_t oom = gauge_read(b->gauges[GAUGE_MEMORY_EVENTS], "oom_kill ");
-    int64_t pids = gauge_read(b->gauges[GAUGE_PIDS_EVENTS], "max ");
+    uint64_t oom = events_of(b, GAUGE_MEMORY_EVENTS, "oom_kill "), pids = events_of(b, GAUGE_PIDS_EVENTS, "max ");
     const char *why = NULL;
-    if (oom > (int64_t)b->oom_seen && c->outcome != OUTCOME_OK) {
+    if (oom > b->oom_seen && c->outcome != OUTCOME_OK) {
         c->outcome = OUTCOME_OOM;
         why =
             arena_printf(&c->arena,
@@ -214,19 +220,22 @@ static void read_gauges(struct call *c)
                          "limits of memory (%lld) and disk (%lld)",
                          (long long)(b->spec.memory_bytes + b->spec.disk_bytes), (long long)b->spec.memory_bytes,
                          (long long)b->spec.disk_bytes);
-    } else if (pids > (int64_t)b->pids_seen &&
+    } else if (pids > b->pids_seen &&
                (c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_TIMEOUT)) {
         c->outcome = OUTCOME_PID_LIMIT;
-        why = arena_printf(&c->arena, "a process could not be started: the box reached its limit (%lld processes)",
-                           (long long)b->spec.pids);
+        why = arena_printf(
+            &c->arena,
+            "while this call ran a process could not be started: the box reached its limit (%lld processes, "
+            "those of other calls and in the background among them)",
+            (long long)b->spec.pids);
     } else if (c->outcome == OUTCOME_DISK_FULL) {
         why = arena_printf(&c->arena, "no space is left: the box may write %lld bytes, and %lld into /dev/shm",
                            (long long)b->spec.disk_bytes, (long long)b->spec.shm_bytes);
     }
     if (why)
         c->message = str_of(c->message.n ? arena_printf(&c->arena, "%s; %.*s", why, STR_ARG(c->message)) : why);
-    b->oom_seen = oom > 0 ? (uint64_t)oom : 0;
-    b->pids_seen = pids > 0 ? (uint64_t)pids : 0;
+    b->oom_seen = oom;
+    b->pids_seen = pids;
 }
 
 static void on_step_state(void *arg, const struct state *s, const struct err *e)
@@ -306,8 +315,13 @@ static void charge(struct call *c)
     if (c->tool->flags & TOOL_READ_ONLY)
         return;
     c->cpu_before = gauge_cpu_us(b);
-    if (b->running_count == 1 && b->gauges[GAUGE_MEMORY_PEAK] >= 0)
+    if (b->running_count > 1)
+        return;
+    if (b->gauges[GAUGE_MEMORY_PEAK] >= 0)
         (void)!pwrite(b->gauges[GAUGE_MEMORY_PEAK], "0", 1, 0); /* the peak of this call, not of the box's life */
+    /* what came between two calls was done by neither, but by something in the background */
+    b->oom_seen = events_of(b, GAUGE_MEMORY_EVENTS, "oom_kill ");
+    b->pids_seen = events_of(b, GAUGE_PIDS_EVENTS, "max ");
 }
 
 void call_send(struct call *c)

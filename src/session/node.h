@@ -127,7 +127,7 @@ struct box {
     int64_t peak_max_bytes;       /* of all calls so far */
     int64_t pids_peak;            /* of processes, in all its calls and since; -1: not known */
     int64_t disk_used_bytes;      /* as its last call saw it; -1: not known */
-    uint64_t oom_seen, pids_seen; /* events already charged to a call */
+    uint64_t oom_seen, pids_seen; /* events before the calls that run now, or charged to one */
     struct {
         bool known, sandboxed;
         char why[LIMIT_WIRE_WHY];

@@ -94,6 +94,13 @@ def test_memory_of_a_background_program_is_oom_for_nobody_else(server):
         assert b.run("true")["outcome"] == "ok"
 
 
+def test_failure_after_a_background_program_was_killed_is_no_oom(server):
+    with server.box(memory="64m", disk="16m") as b:
+        b.out(f"({HOG}) > /dev/null 2>&1 &")
+        sg.wait_for(lambda: b.show()["use"]["oom_kills"] > 0, 30)
+        assert b.run("false")["outcome"] == "task_error", "it was killed before this call began"
+
+
 def test_peak_is_of_the_call_and_not_of_the_boxs_life(server):
     with server.box(memory="512m") as b:
         big = b.run("python3 -c 'bytearray(200 << 20)'")["use"]["peak_bytes"]
@@ -167,6 +174,40 @@ def test_background_program_that_could_not_be_started_is_none_that_succeeded(ser
         jobs = b.tool("bash:list")["data"]["jobs"]
         assert {j["job_id"] for j in jobs if j["status"] == "running"} == set(started)
         assert all(j["exit_code"] == 126 for j in jobs if j["status"] == "completed"), jobs
+
+
+FORKS_TO_THE_LIMIT = """import os, time
+time.sleep(0.5)
+for _ in range(100):
+    try:
+        if os.fork() == 0: time.sleep(1000)
+    except OSError: break
+time.sleep(%s)
+for _ in range(5):
+    try: os.fork() or os._exit(0)
+    except OSError: pass
+time.sleep(1000)"""
+
+
+def fill_in_the_background(box, again_s):
+    box.tool("bash:start", {"command": f"exec python3 -c '{FORKS_TO_THE_LIMIT % again_s}'"})
+    sg.wait_for(lambda: box.show()["use"]["pid_limit_hits"] > 0, 15)
+
+
+def test_limit_that_was_reached_before_the_call_is_not_told_to_it(server):
+    with server.box(pids=48) as b:
+        b.run("true")
+        fill_in_the_background(b, 1000)
+        assert b.run("echo built in")["outcome"] == "ok"
+
+
+def test_limit_that_others_reach_during_the_call_is_told_as_the_boxs(server):
+    """Whose fork was refused is not known; the message says that all of the box count."""
+    with server.box(pids=48) as b:
+        b.run("true")
+        fill_in_the_background(b, 2)
+        r = b.run("end=$((SECONDS + 4)); while [ $SECONDS -lt $end ]; do :; done", timeout=15)
+        assert r["outcome"] == "pid_limit" and "while this call ran" in r["message"] and "background" in r["message"], r
 
 
 def test_other_boxes_do_not_feel_a_fork_bomb(server):
