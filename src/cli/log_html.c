@@ -266,6 +266,7 @@ static void put_use(struct page *p, const struct json *s)
 {
     struct str box = json_get_str(s, "box"), state = json_get_str(s, "state_id"), root = json_get_str(s, "state_root");
     int64_t cpu = json_get_int(s, "cpu_us", 0), peak = json_get_int(s, "peak_bytes", 0),
+            pids = json_get_int(s, "pids_peak", -1), disk = json_get_int(s, "disk_used_bytes", -1),
             queued = json_get_int(s, "queued_us", 0), dropped = json_get_int(s, "dropped_bytes", 0);
 
     fputs("<p class=\"use\">", p->out);
@@ -290,6 +291,10 @@ static void put_use(struct page *p, const struct json *s)
         fprintf(p->out, "<span>CPU %s</span> ", span_text(&p->arena, cpu));
     if (peak > 0)
         fprintf(p->out, "<span>peak %s</span> ", size_text(&p->arena, peak));
+    if (pids >= 0)
+        fprintf(p->out, "<span>processes of the box at most %lld</span> ", (long long)pids);
+    if (disk >= 0)
+        fprintf(p->out, "<span>disk %s</span> ", size_text(&p->arena, disk));
     if (dropped > 0)
         fprintf(p->out, "<span>%s of output dropped</span> ", size_text(&p->arena, dropped));
     fputs("</p>\n", p->out);

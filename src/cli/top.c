@@ -14,7 +14,8 @@ enum { BOXES_MAX = 2000, FIRST_MS = 500 };
 struct sample {
     char id[64], state[16];
     int64_t cpu_us, peak, limit, taken_us, age_s;
-    double percent; /* of one core, since the sample before; < 0: there was none */
+    int64_t pids, pids_limit, disk, disk_limit; /* pids, disk: -1, not known */
+    double percent;                             /* of one core, since the sample before; < 0: there was none */
 };
 struct samples {
     struct sample v[BOXES_MAX];
@@ -42,6 +43,10 @@ static int take_samples(struct api *api, struct samples *ret)
         s->cpu_us = json_get_int(b, "cpu_us", 0);
         s->peak = json_get_int(b, "memory_peak_bytes", 0);
         s->limit = json_get_int(json_get(b, "limits"), "memory_bytes", 0);
+        s->pids = json_get_int(b, "pids_peak", -1);
+        s->pids_limit = json_get_int(json_get(b, "limits"), "pids", 0);
+        s->disk = json_get_int(b, "disk_used_bytes", -1);
+        s->disk_limit = json_get_int(json_get(b, "limits"), "disk_bytes", 0);
         s->age_s = (wall_us() - time_us(json_get(b, "created"))) / 1000000;
         keep_z(s->id, sizeof s->id, json_get_str(b, "id"));
         keep_z(s->state, sizeof s->state, json_get_str(b, "state"));
@@ -88,6 +93,12 @@ static void print_json(const struct samples *s)
         jw_kint(&w, "cpu_us", x->cpu_us);
         jw_kint(&w, "memory_peak_bytes", x->peak);
         jw_kint(&w, "memory_bytes", x->limit);
+        if (x->pids >= 0)
+            jw_kint(&w, "pids_peak", x->pids);
+        jw_kint(&w, "pids", x->pids_limit);
+        if (x->disk >= 0)
+            jw_kint(&w, "disk_used_bytes", x->disk);
+        jw_kint(&w, "disk_bytes", x->disk_limit);
         jw_obj_end(&w);
     }
     jw_arr_end(&w);
@@ -100,14 +111,17 @@ static void print_table(struct arena *a, const struct samples *s)
 {
     struct table t;
 
-    table_init(&t, a, 6);
-    table_row(&t, (const char *[]){ "ID", "STATE", "CPU %", "CPU TIME", "MEMORY PEAK", "AGE" });
+    table_init(&t, a, 8);
+    table_row(&t, (const char *[]){ "ID", "STATE", "CPU %", "CPU TIME", "MEMORY PEAK", "PIDS PEAK", "DISK", "AGE" });
     for (size_t i = 0; i < s->n; i++) {
         const struct sample *x = &s->v[i];
-        table_row(&t, (const char *[]){ x->id, x->state, x->percent < 0 ? "-" : arena_printf(a, "%.1f", x->percent),
-                                        span_text(a, x->cpu_us),
-                                        arena_printf(a, "%s / %s", size_text(a, x->peak), size_text(a, x->limit)),
-                                        age_text(a, x->age_s) });
+        table_row(
+            &t, (const char *[]){
+                    x->id, x->state, x->percent < 0 ? "-" : arena_printf(a, "%.1f", x->percent),
+                    span_text(a, x->cpu_us), arena_printf(a, "%s / %s", size_text(a, x->peak), size_text(a, x->limit)),
+                    x->pids < 0 ? "-" : arena_printf(a, "%lld / %lld", (long long)x->pids, (long long)x->pids_limit),
+                    x->disk < 0 ? "-" : arena_printf(a, "%s / %s", size_text(a, x->disk), size_text(a, x->disk_limit)),
+                    age_text(a, x->age_s) });
     }
     table_print(&t, stdout);
     printf("%zu box%s%s\n", s->boxes, s->boxes == 1 ? "" : "es", s->boxes > s->n ? ", not all of them shown" : "");
@@ -171,7 +185,7 @@ static int run(const struct command *cmd, int argc, char **argv)
 const struct command command_top = {
     .name = "top",
     .words = "[--once] [--interval TIME]",
-    .about = "Watch what the boxes use: processor and memory peak.",
+    .about = "Watch what the boxes use: processor, peaks of memory and processes, disk.",
     .examples = "  sandglass top\n  sandglass top --once --json\n",
     .run = run,
     .remote = true,

@@ -14,6 +14,7 @@
 #include "init/child.h"
 #include "init/driver.h"
 #include "init/init.h"
+#include "init/program.h"
 #include "init/task.h"
 #include "tool/tool.h"
 
@@ -79,7 +80,8 @@ bool hand_work(struct hand *h, const struct hand_request *req, struct str packed
     void *result = arena_alloc(h->arena, tool->result_size);
     struct buf out = { .cap = LIMIT_FRAME };
     struct err e = { 0 };
-    struct wire_result r = { 0 };
+    bool writes = !(tool->flags & TOOL_READ_ONLY);
+    struct wire_result r = { .disk_used_bytes = writes ? program_disk_used(FIELD_ABSENT) : FIELD_ABSENT };
 
     int n = field_unpack(tool->params, packed, h->arena, params, tool->params_size, &e);
     if (n >= 0) {
@@ -114,13 +116,17 @@ bool hand_work(struct hand *h, const struct hand_request *req, struct str packed
     r.pictures = (struct rows){ h->pictures, h->picture_count };
     r.cpu_us = h->cpu_us;
     r.run_us = now_us() - req->begun_us;
+    if (writes)
+        r.disk_used_bytes = program_disk_used(r.disk_used_bytes);
     buf_reset(reply);
     frame_add(reply, FRAME_RESULT, req->id, 0, wire_result_fields, &r);
     if (reply->full || out.full) {
         err_set(&e, ERR_LIMIT, "result exceeds LIMIT_FRAME (%ld bytes)", LIMIT_FRAME);
-        r = (struct wire_result){
-            .outcome = OUTCOME_TASK_ERROR, .error = e.code, .sys = e.sys, .message = str_of(e.msg)
-        };
+        r = (struct wire_result){ .outcome = OUTCOME_TASK_ERROR,
+                                  .error = e.code,
+                                  .sys = e.sys,
+                                  .message = str_of(e.msg),
+                                  .disk_used_bytes = r.disk_used_bytes };
         buf_reset(reply);
         frame_add(reply, FRAME_RESULT, req->id, 0, wire_result_fields, &r);
     }

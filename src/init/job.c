@@ -23,6 +23,8 @@
 #include "init/proc.h"
 #include "init/task.h"
 
+enum { STATUS_NOT_STARTED = 126 << 8 }; /* exit code 126, as shells call what could not be started */
+
 struct waiter {
     struct job *job;
     bool only_end;
@@ -320,10 +322,13 @@ static void on_job_news(void *arg, uint32_t events)
     }
     size_t have = (size_t)n / sizeof news[0];
     size_t at = 0;
-    if (!j->pid) {
+    bool first = !j->pid;
+    if (first)
         j->pid = news[at++];
+    if (j->pid < 0) /* whoever hears that it could not be started must not find it running */
+        job_end(j, STATUS_NOT_STARTED);
+    else if (first)
         say_started(j);
-    }
     if (at < have)
         job_end(j, news[at]);
 }
@@ -343,7 +348,7 @@ static void on_keeper_exit(void *arg, pid_t pid, int status)
 
 static _Noreturn void keeper_main(struct init *in, const struct child_opts *o, int news_fd)
 {
-    int status = 126 << 8; /* as shells call what could not be started */
+    int status = STATUS_NOT_STARTED;
 
     child_limit(in);
     child_become_user(in);

@@ -225,7 +225,9 @@ void link_dialed(struct init *in, uint64_t id, int take_fd, const struct err *e)
 
 void link_refuse(struct init *in, uint64_t id, const struct err *e)
 {
-    struct wire_result r = { .outcome = OUTCOME_INFRA_ERROR, .message = str_of(e->msg), .error = e->code };
+    struct wire_result r = {
+        .outcome = OUTCOME_INFRA_ERROR, .message = str_of(e->msg), .error = e->code, .disk_used_bytes = FIELD_ABSENT
+    };
 
     frame_add(&in->link->small, FRAME_RESULT, id, 0, wire_result_fields, &r);
     pump(in->link);

@@ -268,7 +268,7 @@ int program_run(struct hand *h, const struct program_opts *o, struct program_end
 
 bool program_disk_full(struct str said)
 {
-    static const char *const places[] = { "/", "/tmp", BOX_HOME };
+    static const char *const places[] = { "/", "/tmp", BOX_HOME, "/dev/shm" };
     static const char words[] = "No space left on device";
     struct statvfs fs;
 
@@ -278,4 +278,14 @@ bool program_disk_full(struct str said)
         if (statvfs(places[i], &fs) == 0 && (fs.f_bavail * fs.f_frsize < 64 * KiB || (fs.f_files && fs.f_favail == 0)))
             return true;
     return false;
+}
+
+int64_t program_disk_used(int64_t at_least)
+{
+    struct statvfs fs;
+
+    if (statvfs("/", &fs) < 0) /* of an overlay, it is its upper layer's: the tmpfs with all that the box writes */
+        return at_least;
+    int64_t used = (int64_t)((fs.f_blocks - fs.f_bfree) * fs.f_frsize);
+    return used > at_least ? used : at_least;
 }

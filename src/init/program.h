@@ -41,3 +41,5 @@ int program_find(const char *name, struct err *e); /* ERR_NOT_FOUND: there is no
 
 /* A program that could not write because the disk is full says so; then look whether it is. */
 bool program_disk_full(struct str said);
+/* Bytes in use on the disk of the box, or at_least if that is more. FIELD_ABSENT, the least of all: not known. */
+int64_t program_disk_used(int64_t at_least);

@@ -11,6 +11,7 @@
 #include "init/hands.h"
 #include "init/init.h"
 #include "init/link.h"
+#include "init/program.h"
 #include "tool/tool.h"
 #include "wire/boot.h"
 
@@ -83,6 +84,7 @@ void task_finish(struct task *t, enum outcome o, const struct err *e, const void
         .run_us = now_us() - t->begun_us,
         .cpu_us = t->cpu_us,
         .dropped_bytes = dropped_bytes,
+        .disk_used_bytes = t->disk_used_bytes == FIELD_ABSENT ? FIELD_ABSENT : program_disk_used(t->disk_used_bytes),
         .flows = t->flows,
     };
     unsigned fds = 0;
@@ -125,6 +127,7 @@ struct task *task_own(struct init *in, const struct tool *tool, const void *para
                         .tool = tool,
                         .id = ++last,
                         .begun_us = now_us(),
+                        .disk_used_bytes = FIELD_ABSENT,
                         .reply_fds = { -1, -1 },
                         .stream = -1,
                         .done = done,
@@ -213,11 +216,17 @@ void task_begin(struct init *in, uint64_t id, const struct wire_call *call)
     struct task *t = calloc(1, sizeof *t);
     if (!t)
         abort();
-    *t = (struct task){
-        .init = in, .id = id, .begun_us = now_us(), .reply_fds = { -1, -1 }, .stream = -1, .next = in->tasks
-    };
+    *t = (struct task){ .init = in,
+                        .id = id,
+                        .begun_us = now_us(),
+                        .disk_used_bytes = FIELD_ABSENT,
+                        .reply_fds = { -1, -1 },
+                        .stream = -1,
+                        .next = in->tasks };
     in->tasks = t;
     t->tool = tool_find(call->tool, NULL);
+    if (t->tool && !(t->tool->flags & TOOL_READ_ONLY))
+        t->disk_used_bytes = program_disk_used(FIELD_ABSENT);
     bool quick = t->tool && t->tool->flags & TOOL_QUICK && !t->tool->begin;
     if (!quick)
         init_as_root(in);

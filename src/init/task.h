@@ -17,6 +17,7 @@ struct task {
     struct arena arena;    /* until the task is finished */
     int64_t begun_us;
     int64_t cpu_us;                 /* set by the backend, if known */
+    int64_t disk_used_bytes;        /* when it began; FIELD_ABSENT: nobody asks */
     void (*cancel)(struct task *t); /* set by the backend in begin(): CANCEL, or the box is ending */
     void *state;                    /* the backend's own */
     void (*done)(struct task *t);   /* init's own call: takes the reply, and nobody else gets it. NULL: serve's */

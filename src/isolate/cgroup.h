@@ -22,8 +22,8 @@ struct cgroup_limits {
 
 /* How one version of cgroups does the jobs; in cgroup_v1.c and cgroup_v2.c. dir is the box's own directory. */
 struct cgroup_version {
-    const char *gauges[6]; /* file names in the order of wire/seat.h's GAUGE_* */
-    enum cgroup_job gauge_job[6];
+    const char *gauges[7]; /* file names in the order of wire/seat.h's GAUGE_* */
+    enum cgroup_job gauge_job[7];
     int (*limit_memory)(int dir, int64_t bytes, struct err *e);
     int (*limit_cpu)(int dir, int64_t quota_us, struct err *e); /* of each CGROUP_PERIOD_US */
     int (*freeze)(int dir, bool on, struct err *e);

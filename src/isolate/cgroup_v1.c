@@ -59,8 +59,8 @@ static int kill_all(int dir)
 
 const struct cgroup_version cgroup_v1 = {
     .gauges = { "cpuacct.usage", "memory.max_usage_in_bytes", "memory.oom_control", "pids.events",
-                "memory.usage_in_bytes", "memory.stat" },
-    .gauge_job = { CGROUP_USAGE, CGROUP_MEMORY, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_MEMORY, CGROUP_MEMORY },
+                "memory.usage_in_bytes", "memory.stat", "pids.peak" },
+    .gauge_job = { CGROUP_USAGE, CGROUP_MEMORY, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_MEMORY, CGROUP_MEMORY, CGROUP_PIDS },
     .limit_memory = limit_memory,
     .limit_cpu = limit_cpu,
     .freeze = freeze,

@@ -36,8 +36,9 @@ static int kill_all(int dir)
 }
 
 const struct cgroup_version cgroup_v2 = {
-    .gauges = { "cpu.stat", "memory.peak", "memory.events", "pids.events", "memory.current", "memory.stat" },
-    .gauge_job = { CGROUP_USAGE, CGROUP_MEMORY, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_MEMORY, CGROUP_MEMORY },
+    .gauges = { "cpu.stat", "memory.peak", "memory.events", "pids.events", "memory.current", "memory.stat",
+                "pids.peak" },
+    .gauge_job = { CGROUP_USAGE, CGROUP_MEMORY, CGROUP_MEMORY, CGROUP_PIDS, CGROUP_MEMORY, CGROUP_MEMORY, CGROUP_PIDS },
     .limit_memory = limit_memory,
     .limit_cpu = limit_cpu,
     .freeze = freeze,

@@ -99,12 +99,31 @@ int64_t gauge_peak(const struct box *b)
     return now > b->peak_max_bytes ? now : b->peak_max_bytes;
 }
 
+/* The kernel never counts this one anew; a restored box has another seat, whose count begins with it. */
+int64_t gauge_pids_peak(struct box *b)
+{
+    int64_t now = gauge_read(b->gauges[GAUGE_PIDS_PEAK], "");
+
+    if (now > b->pids_peak)
+        b->pids_peak = now;
+    return b->pids_peak;
+}
+
+void jw_kgauge(struct jw *w, const char *name, int64_t value)
+{
+    if (value < 0)
+        jw_kraw(w, name, STR("null"));
+    else
+        jw_kint(w, name, value);
+}
+
 static struct box *box_alloc(struct node *n)
 {
     struct box *b = calloc(1, sizeof *b);
     if (!b)
         abort();
     b->node = n;
+    b->pids_peak = b->disk_used_bytes = -1;
     n->box_count++;
     for (int i = 0; i < SEAT_GAUGES; i++)
         b->gauges[i] = -1;

@@ -35,6 +35,7 @@
 enum {
     BACKSTOP_MS = 10000, /* how long init may be late with a timed-out result */
     EXPECT_US = 200,
+    DISK_UNIT = 4096, /* sizes of disks are rounded up to pages */
 };
 
 struct call *call_find(struct node *n, uint64_t id)
@@ -182,6 +183,13 @@ static void print_data(struct call *c, const struct wire_result *r)
     }
 }
 
+static uint64_t events_of(const struct box *b, int gauge, const char *key)
+{
+    int64_t n = gauge_read(b->gauges[gauge], key);
+
+    return n > 0 ? (uint64_t)n : 0;
+}
+
 /* The kernel's counters tell what init cannot: a kill by the memory limit, a fork refused by the pids limit. */
 static void read_gauges(struct call *c)
 {
@@ -190,6 +198,8 @@ static void read_gauges(struct call *c)
     c->unenforced = b->unenforced;
     if (c->tool->flags & TOOL_READ_ONLY) { /* it allocates nothing to speak of: the box's figure, without asking */
         c->peak_bytes = b->peak_bytes;
+        c->pids_peak = b->pids_peak;
+        c->disk_used_bytes = b->disk_used_bytes;
         return;
     }
     int64_t cpu = gauge_cpu_us(b);
@@ -198,25 +208,34 @@ static void read_gauges(struct call *c)
     b->peak_bytes = c->peak_bytes = gauge_read(b->gauges[GAUGE_MEMORY_PEAK], "");
     if (b->peak_bytes > b->peak_max_bytes)
         b->peak_max_bytes = b->peak_bytes;
-    int64_t oom = gauge_read(b->gauges[GAUGE_MEMORY_EVENTS], "oom_kill ");
-    int64_t pids = gauge_read(b->gauges[GAUGE_PIDS_EVENTS], "max ");
+    c->pids_peak = gauge_pids_peak(b);
+    b->disk_used_bytes = c->disk_used_bytes;
+    uint64_t oom = events_of(b, GAUGE_MEMORY_EVENTS, "oom_kill "), pids = events_of(b, GAUGE_PIDS_EVENTS, "max ");
     const char *why = NULL;
-    if (oom > (int64_t)b->oom_seen && c->outcome != OUTCOME_OK) {
+    if (oom > b->oom_seen && c->outcome != OUTCOME_OK) {
         c->outcome = OUTCOME_OOM;
-        why = arena_printf(&c->arena, "the kernel killed a process: the box reached its memory limit (%lld bytes)",
-                           (long long)b->spec.memory_bytes);
-    } else if (pids > (int64_t)b->pids_seen &&
+        why =
+            arena_printf(&c->arena,
+                         "the kernel killed a process: programs and files of the box together reached %lld bytes, its "
+                         "limits of memory (%lld) and disk (%lld)",
+                         (long long)(b->spec.memory_bytes + b->spec.disk_bytes), (long long)b->spec.memory_bytes,
+                         (long long)b->spec.disk_bytes);
+    } else if (pids > b->pids_seen &&
                (c->outcome == OUTCOME_OK || c->outcome == OUTCOME_TASK_ERROR || c->outcome == OUTCOME_TIMEOUT)) {
         c->outcome = OUTCOME_PID_LIMIT;
-        why = arena_printf(&c->arena, "a process could not be started: the box reached its limit (%lld processes)",
-                           (long long)b->spec.pids);
+        why = arena_printf(
+            &c->arena,
+            "while this call ran a process could not be started: the box reached its limit (%lld processes, "
+            "those of other calls and in the background among them)",
+            (long long)b->spec.pids);
     } else if (c->outcome == OUTCOME_DISK_FULL) {
-        why = arena_printf(&c->arena, "no space is left: the box may write %lld bytes", (long long)b->spec.disk_bytes);
+        why = arena_printf(&c->arena, "no space is left: the box may write %lld bytes, and %lld into /dev/shm",
+                           (long long)b->spec.disk_bytes, (long long)b->spec.shm_bytes);
     }
     if (why)
         c->message = str_of(c->message.n ? arena_printf(&c->arena, "%s; %.*s", why, STR_ARG(c->message)) : why);
-    b->oom_seen = oom > 0 ? (uint64_t)oom : 0;
-    b->pids_seen = pids > 0 ? (uint64_t)pids : 0;
+    b->oom_seen = oom;
+    b->pids_seen = pids;
 }
 
 static void on_step_state(void *arg, const struct state *s, const struct err *e)
@@ -252,6 +271,12 @@ void call_stream(struct call *c, int take_fd)
         close(take_fd);
 }
 
+/* A box's word for it is taken within its limit only; where that is not enforced, its disk is somebody else's, too. */
+static bool disk_can_be(const struct box *b, int64_t used_bytes)
+{
+    return used_bytes >= 0 && used_bytes < b->spec.disk_bytes + DISK_UNIT && !(b->unenforced & BOX_CAN_DISK);
+}
+
 void call_result(struct call *c, const struct wire_result *r, const int *take_fds)
 {
     c->outcome = r->outcome >= 0 && r->outcome < OUTCOME_COUNT ? (enum outcome)r->outcome : OUTCOME_INFRA_ERROR;
@@ -262,6 +287,8 @@ void call_result(struct call *c, const struct wire_result *r, const int *take_fd
     c->run_us = c->box->last_run_us = now_us() - c->sent_us;
     c->cpu_us = r->cpu_us;
     c->dropped_bytes = r->dropped_bytes > 0 ? r->dropped_bytes : 0;
+    if (disk_can_be(c->box, r->disk_used_bytes))
+        c->disk_used_bytes = r->disk_used_bytes;
     call_keep(c, STR("stdout"), NULL, secrets_redact_fd(c->node->secrets, c->tenant, take_fds[0]));
     call_keep(c, STR("stderr"), NULL, secrets_redact_fd(c->node->secrets, c->tenant, take_fds[1]));
     if (c->cancelled && c->outcome != OUTCOME_OK)
@@ -288,8 +315,13 @@ static void charge(struct call *c)
     if (c->tool->flags & TOOL_READ_ONLY)
         return;
     c->cpu_before = gauge_cpu_us(b);
-    if (b->running_count == 1 && b->gauges[GAUGE_MEMORY_PEAK] >= 0)
+    if (b->running_count > 1)
+        return;
+    if (b->gauges[GAUGE_MEMORY_PEAK] >= 0)
         (void)!pwrite(b->gauges[GAUGE_MEMORY_PEAK], "0", 1, 0); /* the peak of this call, not of the box's life */
+    /* what came between two calls was done by neither, but by something in the background */
+    b->oom_seen = events_of(b, GAUGE_MEMORY_EVENTS, "oom_kill ");
+    b->pids_seen = events_of(b, GAUGE_PIDS_EVENTS, "max ");
 }
 
 void call_send(struct call *c)
@@ -612,6 +644,7 @@ struct call *call_new(struct node *n)
     c->arrived_us = now_us();
     c->started_wall_us = wall_us();
     c->id = node_call_id(n);
+    c->pids_peak = c->disk_used_bytes = -1;
     return c;
 }
 

@@ -73,6 +73,7 @@ struct call { /* also the answer: surfaces read it in their callback */
     struct str blobs;         /* JSON object of {hash, bytes, type} by name, or absent */
     char state_id[40];        /* the state after it, if the box keeps one after every step */
     int64_t timeout_ms, queued_us, run_us, total_us, cpu_us, peak_bytes, dropped_bytes;
+    int64_t pids_peak, disk_used_bytes; /* of the box, as docs/operations.md says; -1: not known */
     uint32_t unenforced;
     /* machinery */
     struct call_request request;

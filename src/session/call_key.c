@@ -70,6 +70,8 @@ void call_replay(struct call *c, const struct json *row)
     c->run_us = json_get_int(row, "run_us", 0);
     c->cpu_us = json_get_int(row, "cpu_us", 0);
     c->peak_bytes = json_get_int(row, "peak_bytes", 0);
+    c->pids_peak = json_get_int(row, "pids_peak", -1);
+    c->disk_used_bytes = json_get_int(row, "disk_used_bytes", -1);
     c->dropped_bytes = json_get_int(row, "dropped_bytes", 0);
     const struct json *blobs = json_get(row, "blobs");
     if (blobs && blobs->type == JSON_OBJ)

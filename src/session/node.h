@@ -125,7 +125,9 @@ struct box {
     int gauges[SEAT_GAUGES];
     int64_t peak_bytes;           /* of memory, as last read; the kernel counts anew for each call */
     int64_t peak_max_bytes;       /* of all calls so far */
-    uint64_t oom_seen, pids_seen; /* events already charged to a call */
+    int64_t pids_peak;            /* of processes, in all its calls and since; -1: not known */
+    int64_t disk_used_bytes;      /* as its last call saw it; -1: not known */
+    uint64_t oom_seen, pids_seen; /* events before the calls that run now, or charged to one */
     struct {
         bool known, sandboxed;
         char why[LIMIT_WIRE_WHY];
@@ -350,9 +352,11 @@ void session_lost(struct session *s, enum outcome o, const struct err *e);
 void session_print(const struct session *s, struct jw *w);
 const char *session_status(const struct session *s);
 
-int64_t gauge_cpu_us(const struct box *b);    /* -1: not known */
-int64_t gauge_peak(const struct box *b);      /* of its memory, in all its calls and since */
-int64_t gauge_read(int fd, const char *key);  /* the number after key, or the first number; -1: none */
-void iso_time(int64_t wall_us, char out[32]); /* 2026-01-02T03:04:05.000006, as AgentFlow writes it */
-void utc_time(int64_t wall_us, char out[32]); /* the same with its zone, Z: RFC 3339 */
+int64_t gauge_cpu_us(const struct box *b);                     /* -1: not known */
+int64_t gauge_peak(const struct box *b);                       /* of its memory, in all its calls and since */
+int64_t gauge_pids_peak(struct box *b);                        /* of its processes, the same; -1: not known */
+void jw_kgauge(struct jw *w, const char *name, int64_t value); /* a number, or null if it is below 0 */
+int64_t gauge_read(int fd, const char *key);                   /* the number after key, or the first number; -1: none */
+void iso_time(int64_t wall_us, char out[32]);                  /* 2026-01-02T03:04:05.000006, as AgentFlow writes it */
+void utc_time(int64_t wall_us, char out[32]);                  /* the same with its zone, Z: RFC 3339 */
 void random_hex(char *out, size_t digits);

@@ -44,6 +44,10 @@ static void result_members(const struct call *c, struct jw *w)
     jw_kint(w, "total_us", c->total_us);
     jw_kint(w, "cpu_us", c->cpu_us);
     jw_kint(w, "peak_bytes", c->peak_bytes);
+    if (c->pids_peak >= 0)
+        jw_kint(w, "pids_peak", c->pids_peak);
+    if (c->disk_used_bytes >= 0)
+        jw_kint(w, "disk_used_bytes", c->disk_used_bytes);
     jw_kint(w, "dropped_bytes", c->dropped_bytes);
     if (c->blobs.p)
         jw_kraw(w, "blobs", c->blobs);

@@ -197,9 +197,10 @@ static bool receive(struct seats *s)
     } control;
     struct iovec iov = { &r, sizeof r };
     struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control };
-    int fds[SEAT_GAUGES], gauges[SEAT_GAUGES] = { -1, -1, -1, -1, -1, -1 };
+    int fds[SEAT_GAUGES], gauges[SEAT_GAUGES];
     size_t n = 0;
 
+    memset(gauges, -1, sizeof gauges);
     ssize_t got = recvmsg(s->fd, &m, MSG_CMSG_CLOEXEC);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return false;

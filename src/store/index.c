@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/loop.h"
 
-enum { SCHEMA = 11 }; /* any change of the tables or of their meaning: + 1, and every index is made anew */
+enum { SCHEMA = 12 }; /* any change of the tables or of their meaning: + 1, and every index is made anew */
 
 _Static_assert(OUTCOME_COUNT == 11, "a column o<n> for each outcome, in the schema and in index_apply.c");
 
@@ -31,8 +31,8 @@ static const char schema[] =
     " surface TEXT, tool TEXT, resource TEXT, session TEXT, box TEXT, temporary INT, key TEXT, key_hash TEXT, trace "
     "TEXT,"
     " state INT /* 0: open, 1: done */, outcome TEXT, retry_safe INT, trainable INT, code TEXT, message TEXT,"
-    " queued_us INT, run_us INT, total_us INT, cpu_us INT, peak_bytes INT, dropped_bytes INT, blobs TEXT, state_id "
-    "TEXT,"
+    " queued_us INT, run_us INT, total_us INT, cpu_us INT, peak_bytes INT, pids_peak INT, disk_used_bytes INT,"
+    " dropped_bytes INT, blobs TEXT, state_id TEXT,"
     " intent_at INT, params_bytes INT, params TEXT, result_at INT, data_bytes INT, data TEXT, request TEXT, extra TEXT);"
     "CREATE TABLE notes(trajectory INT, step INT /* 0: the whole */, doc TEXT, PRIMARY KEY(trajectory, step)) WITHOUT "
     "ROWID;"

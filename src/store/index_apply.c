@@ -19,13 +19,15 @@ const char *const index_apply_sql[STMT_COUNT] = {
         "INSERT OR IGNORE INTO "
         "steps(call,trajectory,step,started_us,worker,surface,tool,resource,session,box,temporary,"
         "key,key_hash,trace,intent_at,params_bytes,params,state,ended_us,outcome,retry_safe,trainable,code,message,"
-        "queued_us,run_us,total_us,cpu_us,peak_bytes,dropped_bytes,blobs,result_at,data_bytes,data,state_id,request) "
+        "queued_us,run_us,total_us,cpu_us,peak_bytes,dropped_bytes,blobs,result_at,data_bytes,data,state_id,request,"
+        "pids_peak,disk_used_bytes) "
         "VALUES(?1,?20,?21,"
         "?22,?23,?24,?25,?26,?27,?28,?29,?30,?31,?32,?33,?34,?35,?36,?2,?3,?4,?5,?6,?7,?8,?9,?10,?11,?12,?13,?14,?15,"
-        "?16,?17,?18,?37)",
-    [S_STEP_END] = "UPDATE steps SET state=1,ended_us=?2,outcome=?3,retry_safe=?4,trainable=?5,code=?6,message=?7,"
-                   "queued_us=?8,run_us=?9,total_us=?10,cpu_us=?11,peak_bytes=?12,dropped_bytes=?13,blobs=?14,"
-                   "result_at=?15,data_bytes=?16,data=?17,state_id=?18 WHERE call=?1 AND state=0",
+        "?16,?17,?18,?37,?38,?39)",
+    [S_STEP_END] =
+        "UPDATE steps SET state=1,ended_us=?2,outcome=?3,retry_safe=?4,trainable=?5,code=?6,message=?7,"
+        "queued_us=?8,run_us=?9,total_us=?10,cpu_us=?11,peak_bytes=?12,dropped_bytes=?13,blobs=?14,"
+        "result_at=?15,data_bytes=?16,data=?17,state_id=?18,pids_peak=?38,disk_used_bytes=?39 WHERE call=?1 AND state=0",
     [S_BOX_OPEN] = "INSERT INTO boxes(box,opened_us,body,state) VALUES(?1,?2,?3,?4) ON CONFLICT(box) DO UPDATE SET"
                    " body=?3,state=?4",
     [S_BOX_CLOSE] = "UPDATE boxes SET closed_us=?2,reason=?3 WHERE box=?1 AND closed_us IS NULL",
@@ -82,6 +84,7 @@ const char *const index_apply_sql[STMT_COUNT] = {
 
 struct row {
     int64_t call, step, time, queued_us, run_us, total_us, cpu_us, peak_bytes, dropped_bytes;
+    int64_t pids_peak, disk_used_bytes; /* -1: not known */
     bool temporary, retry_safe, trainable;
     struct str trajectory, tenant, worker, surface, tool, resource, session, box, key, key_hash, trace, request,
         outcome, message, reason, state;
@@ -99,14 +102,18 @@ static const struct member {
     enum kind kind;
     size_t offset;
 } members[] = {
-    MEMBER(K_INT, call),     MEMBER(K_STR, trajectory),  MEMBER(K_INT, step),       MEMBER(K_INT, time),
-    MEMBER(K_STR, tenant),   MEMBER(K_STR, worker),      MEMBER(K_STR, surface),    MEMBER(K_STR, tool),
-    MEMBER(K_STR, resource), MEMBER(K_STR, session),     MEMBER(K_STR, box),        MEMBER(K_BOOL, temporary),
-    MEMBER(K_STR, key),      MEMBER(K_STR, key_hash),    MEMBER(K_STR, trace),      MEMBER(K_RAW, params),
-    MEMBER(K_STR, outcome),  MEMBER(K_BOOL, retry_safe), MEMBER(K_BOOL, trainable), MEMBER(K_RAW, code),
-    MEMBER(K_STR, message),  MEMBER(K_RAW, data),        MEMBER(K_INT, queued_us),  MEMBER(K_INT, run_us),
-    MEMBER(K_INT, total_us), MEMBER(K_INT, cpu_us),      MEMBER(K_INT, peak_bytes), MEMBER(K_INT, dropped_bytes),
-    MEMBER(K_RAW, blobs),    MEMBER(K_STR, reason),      MEMBER(K_STR, state),      MEMBER(K_STR, request),
+    MEMBER(K_INT, call),          MEMBER(K_STR, trajectory), MEMBER(K_INT, step),
+    MEMBER(K_INT, time),          MEMBER(K_STR, tenant),     MEMBER(K_STR, worker),
+    MEMBER(K_STR, surface),       MEMBER(K_STR, tool),       MEMBER(K_STR, resource),
+    MEMBER(K_STR, session),       MEMBER(K_STR, box),        MEMBER(K_BOOL, temporary),
+    MEMBER(K_STR, key),           MEMBER(K_STR, key_hash),   MEMBER(K_STR, trace),
+    MEMBER(K_RAW, params),        MEMBER(K_STR, outcome),    MEMBER(K_BOOL, retry_safe),
+    MEMBER(K_BOOL, trainable),    MEMBER(K_RAW, code),       MEMBER(K_STR, message),
+    MEMBER(K_RAW, data),          MEMBER(K_INT, queued_us),  MEMBER(K_INT, run_us),
+    MEMBER(K_INT, total_us),      MEMBER(K_INT, cpu_us),     MEMBER(K_INT, peak_bytes),
+    MEMBER(K_INT, dropped_bytes), MEMBER(K_INT, pids_peak),  MEMBER(K_INT, disk_used_bytes),
+    MEMBER(K_RAW, blobs),         MEMBER(K_STR, reason),     MEMBER(K_STR, state),
+    MEMBER(K_STR, request),
 };
 
 /* A value of the wrong type counts as absent: the log is never refused for its taste. */
@@ -219,7 +226,16 @@ static void bind_text(sqlite3_stmt *s, int at, struct str json)
     bind_str(s, at + 1, json.n <= INDEX_INLINE ? json : (struct str){ 0 });
 }
 
-/* Parameters 2 to 18 are the same in S_STEP_ADD and S_STEP_END. */
+/* Absent: NULL */
+static void bind_known(sqlite3_stmt *s, int at, int64_t v)
+{
+    if (v >= 0)
+        sqlite3_bind_int64(s, at, v);
+    else
+        sqlite3_bind_null(s, at);
+}
+
+/* Parameters 2 to 18, 38 and 39 are the same in S_STEP_ADD and S_STEP_END. */
 static void bind_end(sqlite3_stmt *s, const struct row *row, int64_t ended_us, uint64_t at)
 {
     const int64_t uses[] = { row->queued_us, row->run_us,     row->total_us,
@@ -237,6 +253,8 @@ static void bind_end(sqlite3_stmt *s, const struct row *row, int64_t ended_us, u
     sqlite3_bind_int64(s, 15, (int64_t)at);
     bind_text(s, 16, row->data);
     bind_str(s, 18, row->state);
+    bind_known(s, 38, row->pids_peak);
+    bind_known(s, 39, row->disk_used_bytes);
 }
 
 static void count_end(struct growth *g, const struct row *row, int64_t ended_us)
@@ -385,6 +403,8 @@ static int insert_whole(struct index *x, const struct journal_record *r, struct 
     whole.total_us = row->total_us;
     whole.cpu_us = row->cpu_us;
     whole.peak_bytes = row->peak_bytes;
+    whole.pids_peak = row->pids_peak;
+    whole.disk_used_bytes = row->disk_used_bytes;
     whole.dropped_bytes = row->dropped_bytes;
     whole.blobs = row->blobs;
     whole.state = row->state;
@@ -630,7 +650,7 @@ static int apply_state_mark(struct index *x, const struct json *body, struct err
 
 int index_apply(struct index *x, const struct journal_record *r, struct err *e)
 {
-    struct row row = { 0 };
+    struct row row = { .pids_peak = -1, .disk_used_bytes = -1 };
     struct json *body;
     struct err why;
 

@@ -131,7 +131,7 @@ int index_apply_growths(struct index *x, struct err *e); /* after index_apply_be
 #define INDEX_ROW_COLUMNS                                                                                                                                                                                            \
     "SELECT s.call,t.id,s.step,s.started_us,s.ended_us,s.worker,s.surface,s.tool,s.resource,s.session,s.box,"                                                                                                        \
     "s.temporary,s.key,s.key_hash,s.trace,s.state,s.outcome,s.retry_safe,s.trainable,s.code,s.message,s.queued_us,"                                                                                                  \
-    "s.run_us,s.total_us,s.cpu_us,s.peak_bytes,s.dropped_bytes,s.blobs,s.params,s.intent_at,s.data,s.result_at,"                                                                                                     \
+    "s.run_us,s.total_us,s.cpu_us,s.peak_bytes,s.pids_peak,s.disk_used_bytes,s.dropped_bytes,s.blobs,s.params,s.intent_at,s.data,s.result_at,"                                                                       \
     "s.params_bytes,s.data_bytes,t.tenant,s.state_id,(SELECT root FROM states r WHERE r.state=s.state_id),s.request,s.extra,(SELECT doc FROM notes q WHERE q.trajectory=s.trajectory AND q.step=s.step) FROM steps " \
     "s LEFT "                                                                                                                                                                                                        \
     "JOIN trajectories t ON t.n=s.trajectory "

@@ -34,6 +34,8 @@ enum column {
     C_TOTAL,
     C_CPU,
     C_PEAK,
+    C_PIDS,
+    C_DISK,
     C_DROPPED,
     C_BLOBS,
     C_PARAMS,
@@ -113,8 +115,9 @@ static void result_out(struct index *x, sqlite3_stmt *s, size_t text_max, struct
     static const struct {
         const char *name;
         int at;
-    } uses[] = { { "queued_us", C_QUEUED }, { "run_us", C_RUN },      { "total_us", C_TOTAL },
-                 { "cpu_us", C_CPU },       { "peak_bytes", C_PEAK }, { "dropped_bytes", C_DROPPED } };
+    } uses[] = { { "queued_us", C_QUEUED },     { "run_us", C_RUN },           { "total_us", C_TOTAL },
+                 { "cpu_us", C_CPU },           { "peak_bytes", C_PEAK },      { "pids_peak", C_PIDS },
+                 { "disk_used_bytes", C_DISK }, { "dropped_bytes", C_DROPPED } };
     bool done = sqlite3_column_int(s, C_STATE) == 1;
 
     jw_kz(w, "state", done ? "done" : "open");
@@ -131,7 +134,7 @@ static void result_out(struct index *x, sqlite3_stmt *s, size_t text_max, struct
     text_out(x, w, "observation", column_str(s, C_DATA), sqlite3_column_int64(s, C_DATA_BYTES),
              (uint64_t)sqlite3_column_int64(s, C_RESULT_AT), text_max);
     for (size_t i = 0; i < sizeof uses / sizeof uses[0]; i++)
-        if (done)
+        if (done && sqlite3_column_type(s, uses[i].at) != SQLITE_NULL)
             jw_kint(w, uses[i].name, sqlite3_column_int64(s, uses[i].at));
         else
             raw_out(w, uses[i].name, (struct str){ 0 });

@@ -29,8 +29,8 @@ enum record_type {
     RECORD_INTENT,          /* {"call","trajectory","step","time","worker","surface","tool","resource","session","box",
                               "temporary","key","key_hash","trace","request","tenant","params":{}} */
     RECORD_RESULT,          /* {"call","trajectory","step","time","outcome","retry_safe","trainable","code","message",
-                              "data":any,"queued_us","run_us","total_us","cpu_us","peak_bytes","dropped_bytes",
-                              "blobs":{"stdout":{"hash","bytes"}},"state"} */
+                              "data":any,"queued_us","run_us","total_us","cpu_us","peak_bytes","pids_peak","disk_used_bytes",
+                              "dropped_bytes",                              "blobs":{"stdout":{"hash","bytes"}},"state"} */
     RECORD_STATE = 9,       /* {"state","box","time","image","name","parent","trajectory","step","layers":[],"root",
                               "entries","bytes","spec":{},"step_states","shell","call"}; root null: it follows */
     RECORD_STATE_ROOT = 10, /* {"state","time","root"} */

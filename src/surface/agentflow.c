@@ -60,6 +60,8 @@ static void print_meta(const struct call *c, struct jw *w)
     if (c->box_id[0]) {
         jw_kint(w, "cpu_us", c->cpu_us);
         jw_kint(w, "peak_bytes", c->peak_bytes);
+        jw_kgauge(w, "pids_peak", c->pids_peak);
+        jw_kgauge(w, "disk_used_bytes", c->disk_used_bytes);
     }
     if (c->state_id[0])
         jw_kz(w, "state_id", c->state_id);

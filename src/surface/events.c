@@ -226,6 +226,8 @@ void step_print(const struct call *c, struct jw *w)
     jw_kint(w, "total_us", c->total_us);
     jw_kint(w, "cpu_us", c->cpu_us);
     jw_kint(w, "peak_bytes", c->peak_bytes);
+    jw_kgauge(w, "pids_peak", c->pids_peak);
+    jw_kgauge(w, "disk_used_bytes", c->disk_used_bytes);
     jw_kint(w, "dropped_bytes", c->dropped_bytes);
     jw_kraw(w, "blobs", c->blobs.p ? c->blobs : STR("null"));
     jw_kz(w, "state_id", c->state_id[0] ? c->state_id : NULL);

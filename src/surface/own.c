@@ -8,7 +8,7 @@
 
 /* --- boxes --- */
 
-static void send_box(struct web *w, int status, const struct box *b)
+static void send_box(struct web *w, int status, struct box *b)
 {
     struct buf o;
     struct jw j = { .out = &o };
@@ -22,6 +22,8 @@ static void send_box(struct web *w, int status, const struct box *b)
     jw_obj(&j);
     jw_kint(&j, "cpu_us", gauge_cpu_us(b));
     jw_kint(&j, "memory_peak_bytes", gauge_peak(b));
+    jw_kgauge(&j, "pids_peak", gauge_pids_peak(b));
+    jw_kgauge(&j, "disk_used_bytes", b->disk_used_bytes);
     jw_kint(&j, "oom_kills", gauge_read(b->gauges[GAUGE_MEMORY_EVENTS], "oom_kill "));
     jw_kint(&j, "pid_limit_hits", gauge_read(b->gauges[GAUGE_PIDS_EVENTS], "max "));
     jw_obj_end(&j);
@@ -114,6 +116,8 @@ static void box_list(struct web *w)
         box_print(b, &j);
         jw_kint(&j, "cpu_us", gauge_cpu_us(b));
         jw_kint(&j, "memory_peak_bytes", gauge_peak(b));
+        jw_kgauge(&j, "pids_peak", gauge_pids_peak(b));
+        jw_kgauge(&j, "disk_used_bytes", b->disk_used_bytes);
         jw_obj_end(&j);
         n++;
     }
@@ -223,6 +227,8 @@ static void on_executed(void *arg, const struct call *c)
     jw_obj(&j);
     jw_kint(&j, "cpu_us", c->cpu_us);
     jw_kint(&j, "peak_bytes", c->peak_bytes);
+    jw_kgauge(&j, "pids_peak", c->pids_peak);
+    jw_kgauge(&j, "disk_used_bytes", c->disk_used_bytes);
     jw_obj_end(&j);
     jw_kint(&j, "dropped_bytes", c->dropped_bytes);
     if (c->state_id[0])

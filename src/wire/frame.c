@@ -44,6 +44,7 @@ const struct field wire_result_fields[] = {
     FIELD(INT, struct wire_result, run_us, "time"),
     FIELD(INT, struct wire_result, cpu_us, "time"),
     FIELD(INT, struct wire_result, dropped_bytes, "output lost"),
+    FIELD(INT, struct wire_result, disk_used_bytes, "on the box's disk", .def = FIELD_ABSENT),
     FIELD(INT, struct wire_result, flows, "what goes on"),
     FIELD(BYTES, struct wire_result, result, "packed"),
     FIELD(ROWS, struct wire_result, pictures, "for the log", .max = WIRE_PICTURES_MAX, .rows = picture_fields,

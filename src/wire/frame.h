@@ -79,16 +79,17 @@ struct wire_shell {
     struct str session; /* as in wire_call */
 };
 struct wire_result {
-    int64_t outcome;       /* enum outcome as init saw it; serve may sharpen it (oom, pid_limit) */
-    struct str message;    /* for people; names what failed */
-    int64_t error;         /* enum err_code if the tool failed */
-    int64_t sys;           /* and its errno, or 0 */
-    int64_t run_us;        /* from receipt to end */
-    int64_t cpu_us;        /* user + system of the reaped children, if known */
-    int64_t dropped_bytes; /* output that is in no stream of this result */
-    int64_t flows;         /* WIRE_FLOWS_...: these of its members are pieces, and more of them may come */
-    struct str result;     /* packed by the tool's own table */
-    struct rows pictures;  /* struct wire_picture: for the log only */
+    int64_t outcome;         /* enum outcome as init saw it; serve may sharpen it (oom, pid_limit) */
+    struct str message;      /* for people; names what failed */
+    int64_t error;           /* enum err_code if the tool failed */
+    int64_t sys;             /* and its errno, or 0 */
+    int64_t run_us;          /* from receipt to end */
+    int64_t cpu_us;          /* user + system of the reaped children, if known */
+    int64_t dropped_bytes;   /* output that is in no stream of this result */
+    int64_t disk_used_bytes; /* what the box has written: when the call began or when it ended, the greater; if known */
+    int64_t flows;           /* WIRE_FLOWS_...: these of its members are pieces, and more of them may come */
+    struct str result;       /* packed by the tool's own table */
+    struct rows pictures;    /* struct wire_picture: for the log only */
 };
 struct wire_picture {
     struct str name; /* lower-case word: "before" */

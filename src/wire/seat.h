@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-enum { SEAT_VERSION = 4, BOX_ID_MAX = 32, LAYER_ID_MAX = 32, STATE_ROOT_MAX = 72, SEAT_GAUGES = 6 };
+enum { SEAT_VERSION = 4, BOX_ID_MAX = 32, LAYER_ID_MAX = 32, STATE_ROOT_MAX = 72, SEAT_GAUGES = 7 };
 
 enum seat_verb {
     SEAT_CREATE = 1, /* spec -> one reply with the box's id and gauges */
@@ -80,7 +80,15 @@ struct box_spec {
 
 /* Descriptors that come with CREATE and LIST replies, in this order; a bit of .gauges tells which are there.
  * Both cgroup versions' texts are understood by whoever reads them. */
-enum { GAUGE_CPU, GAUGE_MEMORY_PEAK, GAUGE_MEMORY_EVENTS, GAUGE_PIDS_EVENTS, GAUGE_MEMORY, GAUGE_MEMORY_STAT };
+enum {
+    GAUGE_CPU,
+    GAUGE_MEMORY_PEAK,
+    GAUGE_MEMORY_EVENTS,
+    GAUGE_PIDS_EVENTS,
+    GAUGE_MEMORY,
+    GAUGE_MEMORY_STAT,
+    GAUGE_PIDS_PEAK
+};
 
 struct seat_other { /* the state that spec's is compared with */
     uint32_t text;  /* 1: with differences of texts */

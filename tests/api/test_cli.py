@@ -92,7 +92,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.server.seen.append(("GET", self.path, None))
         path, _, query = self.path.partition("?")
         if path == "/sg/v1/boxes":
-            self.reply(200, {"boxes": [dict(BOX, cpu_us=1000, memory_peak_bytes=5 << 20)], "count": 1})
+            self.reply(200, {"boxes": [dict(BOX, cpu_us=1000, memory_peak_bytes=5 << 20, pids_peak=7, disk_used_bytes=3 << 20)], "count": 1})
         elif path == "/sg/v1/boxes/b-1":
             self.reply(200, dict(BOX, use=USE))
         elif path == "/sg/v1/tools":
@@ -285,7 +285,9 @@ def test_list_show_top(server):
     assert "1.0 GiB" in run("show", "b-1", server=server).stdout
     r = run("top", server=server)
     assert r.returncode == 0 and "5.0 MiB / 1.0 GiB" in r.stdout and "\033" not in r.stdout
-    assert json.loads(run("top", "--json", server=server).stdout)["boxes"][0]["memory_peak_bytes"] == 5 << 20
+    assert "7 / " in r.stdout and "3.0 MiB / " in r.stdout, r.stdout
+    x = json.loads(run("top", "--json", server=server).stdout)["boxes"][0]
+    assert x["memory_peak_bytes"] == 5 << 20 and x["pids_peak"] == 7 and x["disk_used_bytes"] == 3 << 20
 
 
 def test_destroy_goes_on_after_a_failure(server):

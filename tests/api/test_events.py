@@ -46,7 +46,7 @@ def test_event_says_what_the_log_says(server):
     row = server.steps(t)[1]
     for k in ("trajectory", "step", "tool", "action", "resource", "params", "state", "outcome", "retry_safe", "trainable",
               "code", "observation", "session", "box", "temporary", "worker", "queued_us", "run_us", "total_us", "cpu_us",
-              "peak_bytes", "dropped_bytes"):
+              "peak_bytes", "pids_peak", "disk_used_bytes", "dropped_bytes"):
         assert live[k] == later[k] == row[k], k
     assert live["time"].rstrip("Z") == row["time"].rstrip("Z")
 

@@ -34,7 +34,7 @@ def strip(answer):
     a = json.loads(json.dumps(answer))
     for part in (a, a.get("meta", {})):
         for k in ("replayed", "trace_id", "times", "queued_us", "run_us", "total_us", "execution_time_ms", "use", "cpu_us",
-                  "peak_bytes"):
+                  "peak_bytes", "pids_peak", "disk_used_bytes"):
             part.pop(k, None)
     return a
 

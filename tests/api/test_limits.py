@@ -71,6 +71,7 @@ def test_memory_beyond_the_limit_is_oom_and_the_box_goes_on(server):
         assert r["outcome"] == "oom" and r["retry_safe"] is False and r["trainable"] is True, r
         assert r["data"]["exit_code"] == 137
         assert r["use"]["peak_bytes"] >= 60 << 20
+        assert all(str(n << 20) in r["message"] for n in (80, 64, 16)) and "disk" in r["message"], r["message"]
         assert b.show()["use"]["oom_kills"] >= 1
         assert b.out("echo $x") == "kept\n"
         assert b.run("false")["outcome"] == "task_error", "the next failure is the agent's own again"
@@ -91,6 +92,13 @@ def test_memory_of_a_background_program_is_oom_for_nobody_else(server):
             b.tool("bash:output", {"job_id": job})["data"]), 30)
         assert d["exit_code"] == 137
         assert b.run("true")["outcome"] == "ok"
+
+
+def test_failure_after_a_background_program_was_killed_is_no_oom(server):
+    with server.box(memory="64m", disk="16m") as b:
+        b.out(f"({HOG}) > /dev/null 2>&1 &")
+        sg.wait_for(lambda: b.show()["use"]["oom_kills"] > 0, 30)
+        assert b.run("false")["outcome"] == "task_error", "it was killed before this call began"
 
 
 def test_peak_is_of_the_call_and_not_of_the_boxs_life(server):
@@ -168,6 +176,40 @@ def test_background_program_that_could_not_be_started_is_none_that_succeeded(ser
         assert all(j["exit_code"] == 126 for j in jobs if j["status"] == "completed"), jobs
 
 
+FORKS_TO_THE_LIMIT = """import os, time
+time.sleep(0.5)
+for _ in range(100):
+    try:
+        if os.fork() == 0: time.sleep(1000)
+    except OSError: break
+time.sleep(%s)
+for _ in range(5):
+    try: os.fork() or os._exit(0)
+    except OSError: pass
+time.sleep(1000)"""
+
+
+def fill_in_the_background(box, again_s):
+    box.tool("bash:start", {"command": f"exec python3 -c '{FORKS_TO_THE_LIMIT % again_s}'"})
+    sg.wait_for(lambda: box.show()["use"]["pid_limit_hits"] > 0, 15)
+
+
+def test_limit_that_was_reached_before_the_call_is_not_told_to_it(server):
+    with server.box(pids=48) as b:
+        b.run("true")
+        fill_in_the_background(b, 1000)
+        assert b.run("echo built in")["outcome"] == "ok"
+
+
+def test_limit_that_others_reach_during_the_call_is_told_as_the_boxs(server):
+    """Whose fork was refused is not known; the message says that all of the box count."""
+    with server.box(pids=48) as b:
+        b.run("true")
+        fill_in_the_background(b, 2)
+        r = b.run("end=$((SECONDS + 4)); while [ $SECONDS -lt $end ]; do :; done", timeout=15)
+        assert r["outcome"] == "pid_limit" and "while this call ran" in r["message"] and "background" in r["message"], r
+
+
 def test_other_boxes_do_not_feel_a_fork_bomb(server):
     with server.box(pids=200, cpu=0.5) as bad, server.box() as good:
         t = threading.Thread(target=lambda: bad.run(":(){ :|:& };:", timeout=4))
@@ -178,7 +220,63 @@ def test_other_boxes_do_not_feel_a_fork_bomb(server):
         t.join()
 
 
+HAS_PIDS_PEAK = any(pathlib.Path("/sys/fs/cgroup").glob("**/pids.peak"))
+
+
+def at_once(n):
+    """Processes that are alive together; they end before the call does."""
+    return f"for i in $(seq {n}); do sleep 0.3 & done; wait"
+
+
+@pytest.mark.skipif(not HAS_PIDS_PEAK, reason="the kernel has no pids.peak")
+def test_peak_of_processes_is_that_of_the_box_so_far(server):
+    with server.box(pids=200) as b:
+        few, many = (b.run(at_once(n))["use"]["pids_peak"] for n in (5, 60))
+        assert 5 < few < 60 <= many <= 200, (few, many)
+        r = b.run("true")
+        assert r["use"]["pids_peak"] == many, "the kernel does not count it anew"
+        assert server.steps(r["trajectory_id"])[-1]["pids_peak"] == many
+        assert b.tool("file:read", {"path": "/etc/hostname"})["use"]["pids_peak"] == many, "known without asking"
+        listed = [x for x in server.get("/sg/v1/boxes")["boxes"] if x["id"] == b.id]
+        assert b.show()["use"]["pids_peak"] == listed[0]["pids_peak"] == many
+
+
+@pytest.mark.skipif(not HAS_PIDS_PEAK, reason="the kernel has no pids.peak")
+def test_peak_of_processes_at_the_limit_is_the_limit(server):
+    with server.box(pids=64) as b:
+        r = b.run(":(){ :|:& };:; sleep 1", timeout=3)
+        assert r["outcome"] == "pid_limit" and r["use"]["pids_peak"] == 64, r
+
+
 # ---- disk ----
+
+def test_disk_in_use_is_the_greater_of_begin_and_end(server):
+    with server.box(disk="64m") as b:
+        empty = b.run("true")["use"]["disk_used_bytes"]
+        assert 0 <= empty < 4 << 20
+        grown = b.run("head -c 20M /dev/zero > ~/a; head -c 10M /dev/zero > /tmp/b")
+        assert 30 << 20 <= grown["use"]["disk_used_bytes"] < 36 << 20, grown["use"]
+        assert server.steps(grown["trajectory_id"])[-1]["disk_used_bytes"] == grown["use"]["disk_used_bytes"]
+        assert b.tool("file:read", {"path": "/etc/hostname"})["use"]["disk_used_bytes"] >= 30 << 20
+        assert b.run("rm ~/a /tmp/b")["use"]["disk_used_bytes"] >= 30 << 20, "so much was there when it began"
+        assert b.run("true")["use"]["disk_used_bytes"] < 4 << 20
+        assert b.tool("file:write", {"path": "c", "content": "x" * (5 << 20)})["use"]["disk_used_bytes"] >= 5 << 20
+        assert b.python("open('/tmp/d', 'wb').write(bytes(8 << 20))")["use"]["disk_used_bytes"] >= 13 << 20
+        listed = [x for x in server.get("/sg/v1/boxes")["boxes"] if x["id"] == b.id]
+        assert b.show()["use"]["disk_used_bytes"] == listed[0]["disk_used_bytes"] >= 13 << 20
+
+
+def test_peaks_are_in_meta_and_unknown_ones_are_null(server):
+    w = sg.unique()
+    m = server.execute(w, "bash:run", {"command": "true"})["meta"]
+    assert m["disk_used_bytes"] >= 0 and (m["pids_peak"] > 0 if HAS_PIDS_PEAK else m["pids_peak"] is None), m
+    with server.box() as b:
+        r = b.tool("file:read", {"path": "/etc/hostname"})
+        assert r["use"]["disk_used_bytes"] is None, "nobody has looked yet"
+        assert server.steps(r["trajectory_id"])[-1]["disk_used_bytes"] is None
+    step = server.steps(server.execute(w, "bash:run", {"command": 5}, status=None)["meta"]["trajectory_id"])[-1]
+    assert step["outcome"] == "invalid_request" and step["disk_used_bytes"] is None and step["pids_peak"] is None
+
 
 @pytest.mark.parametrize("place", ["/home/gem", "/tmp", "/var/tmp"])
 def test_full_disk_is_disk_full_and_the_box_goes_on(server, place):
@@ -187,6 +285,21 @@ def test_full_disk_is_disk_full_and_the_box_goes_on(server, place):
         assert r["outcome"] == "disk_full" and r["trainable"] is True and r["retry_safe"] is False, r
         assert str(16 << 20) in r["message"], r
         assert b.out(f"rm {place}/big; echo small > {place}/small; cat {place}/small") == "small\n"
+
+
+def test_full_dev_shm_is_disk_full_and_its_size_is_told(server):
+    with server.box(shm="8m") as b:
+        for r in (b.run("head -c 20M /dev/zero > /dev/shm/big"), b.run("echo more | dd of=/dev/shm/small"),
+                  b.python("open('/dev/shm/other', 'wb').write(bytes(1 << 20))")):
+            assert r["outcome"] == "disk_full" and f"{8 << 20} into /dev/shm" in r["message"], r
+        assert b.run("rm /dev/shm/*; echo 'No space left on device' >&2; false")["outcome"] == "task_error"
+        assert b.out("echo fine > /dev/shm/a; cat /dev/shm/a") == "fine\n"
+
+
+def test_disk_that_was_full_but_is_not_any_more_is_the_programs_own_failure(server):
+    """What a program says is no proof, and the kernel counts no ENOSPC: docs/operations.md."""
+    with server.box(disk="8m") as b:
+        assert b.run("head -c 20M /dev/zero > big || { rm big; false; }")["outcome"] == "task_error"
 
 
 def test_file_write_to_a_full_disk_is_disk_full(server):

@@ -52,7 +52,7 @@ ADDED = {
     r"": {"session_id", "session_name", "version", "error"},
     r"meta|data\.results\.\d+\.meta": {
         "outcome", "retry_safe", "trainable", "trajectory_id", "step", "box_id", "queued_us", "run_us", "total_us",
-        "cpu_us", "peak_bytes", "temporary_session", "ignored", "dropped_bytes", "blobs", "replayed", "unenforced"},
+        "cpu_us", "peak_bytes", "pids_peak", "disk_used_bytes", "temporary_session", "ignored", "dropped_bytes", "blobs", "replayed", "unenforced"},
     r"data": {"session_status", "error", "trajectory_id"},
     r"data\.sessions\.\d+": {"box_id"},
     r"tools\.\d+|": {"title", "kind", "flags", "parameters", "result"},

@@ -50,7 +50,7 @@ def check(loop, steps):
                              ("retry_safe", "retry_safe"), ("trainable", "trainable"), ("queued_us", "queued_us"),
                              ("run_us", "run_us"), ("total_us", "total_us")):
             assert meta[theirs] == step[ours], (theirs, mine, step)
-        for key in ("cpu_us", "peak_bytes", "dropped_bytes"):
+        for key in ("cpu_us", "peak_bytes", "pids_peak", "disk_used_bytes", "dropped_bytes"):
             assert meta.get(key, step[key]) == step[key]
         assert meta.get("blobs") == step["blobs"]
         assert meta.get("temporary_session", False) is step["temporary"]

@@ -124,7 +124,7 @@ static void add_story(struct fixture *f)
         "{\"call\":1,\"trajectory\":\"t-a\",\"step\":1,\"time\":1700000000223456,\"outcome\":\"task_error\","
         "\"retry_safe\":false,\"trainable\":true,\"code\":\"exit\",\"message\":\"exit 3\","
         "\"data\":{\"exit\":3,\"out\" :\"\\u00e9\"},\"queued_us\":5,\"run_us\":6,\"total_us\":11,"
-        "\"cpu_us\":4,\"peak_bytes\":1000,\"dropped_bytes\":2,"
+        "\"cpu_us\":4,\"peak_bytes\":1000,\"pids_peak\":7,\"disk_used_bytes\":0,\"dropped_bytes\":2,"
         "\"blobs\":{\"stdout\":{\"hash\":\"sha256:00\",\"bytes\":9}}}");
     add(f, RECORD_INTENT,
         "{\"call\":2,\"trajectory\":\"t-a\",\"step\":2,\"time\":1700000001000000,\"worker\":\"wa\","
@@ -143,10 +143,9 @@ TEST(index_queries)
     EXPECT_INT(index_position(f.x), journal_end(f.j));
 
     const char *open = ask(&f, (struct query){ .op = STR("open") });
-    EXPECT_HAS(
-        open,
-        "\"trajectories\":[{\"id\":\"t-a\",\"worker\":\"wa\",\"steps\":2,\"last_step\":2,\"tenant\":\"default\","
-        "\"ended\":false}]");
+    EXPECT_HAS(open,
+               "\"trajectories\":[{\"id\":\"t-a\",\"worker\":\"wa\",\"steps\":2,\"last_step\":2,\"tenant\":\"default\","
+               "\"ended\":false}]");
     EXPECT_HAS(open,
                "\"boxes\":[{\"opened_us\":5,\"box\":\"b1\",\"time\":5,\"image\":\"host\",\"labels\":{\"a\":\"b\"},"
                "\"spec\":{\"cpu\": 1}");
@@ -196,9 +195,10 @@ TEST(index_steps)
     EXPECT_HAS(row, "\"key\":\"key one\",\"trace\":\"tr\",\"request\":null,\"params\":{\"command\" : \"echo "
                     "\\u00e9\"},\"state\":\"done\"");
     EXPECT_HAS(row, "\"code\":\"exit\",\"message\":\"exit 3\",\"observation\":{\"exit\":3,\"out\" :\"\\u00e9\"}");
-    EXPECT_HAS(row,
-               "\"peak_bytes\":1000,\"dropped_bytes\":2,\"blobs\":{\"stdout\":{\"hash\":\"sha256:00\",\"bytes\":9}},"
-               "\"state_id\":null,\"state_root\":null}");
+    EXPECT_HAS(
+        row,
+        "\"peak_bytes\":1000,\"pids_peak\":7,\"disk_used_bytes\":0,\"dropped_bytes\":2,\"blobs\":{\"stdout\":{\"hash\":\"sha256:00\",\"bytes\":9}},"
+        "\"state_id\":null,\"state_root\":null}");
     EXPECT_HAS(ask(&f, (struct query){ .op = STR("step"), .call = 2 }),
                "\"state\":\"open\",\"outcome\":null,\"retry_safe\":null");
     EXPECT_HAS(ask(&f, (struct query){ .op = STR("step"), .call = 99 }), "no step with call 99");
@@ -210,6 +210,8 @@ TEST(index_steps)
     EXPECT_HAS(list, "{\"trajectory\":\"t-b\",\"steps\":[{\"call\":10,");
     EXPECT_HAS(list, "\"params\":{\"query\":  \"q 10\"}");
     EXPECT_HAS(list, "\"observation\":{\"hits\":[1, 2.50]}");
+    EXPECT_HAS(list,
+               "\"peak_bytes\":0,\"pids_peak\":null,\"disk_used_bytes\":null,\"dropped_bytes\":0"); /* an old log */
     EXPECT_HAS(list, "],\"next\":2}");
     list = ask(&f, (struct query){ .op = STR("steps"), .id = STR("t-b"), .after = 2, .limit = 3 });
     EXPECT_HAS(list, "\"steps\":[{\"call\":12,");
@@ -514,7 +516,8 @@ static void on_beat(void *arg)
         EXPECT_INT(WTERMSIG(end_child(s->recorder, SIGKILL)), SIGKILL);
         s->recorder = start_recorder(s->f, s->kills % 2 ? 10 : 0);
         s->kills++;
-        recorder_ask(s->client, &(struct query){ .op = STR("sync") }, -1, on_storm_step, s); /* so that the last is up */
+        recorder_ask(s->client, &(struct query){ .op = STR("sync") }, -1, on_storm_step,
+                     s); /* so that the last is up */
         s->asked++;
         s->next_kill_ms = now_ms() + 20 + s->kills * 7 % 60;
     }

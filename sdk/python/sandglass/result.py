@@ -61,7 +61,7 @@ class Result:
     session_id: str | None = None
     state_id: str | None = None
     times: dict[str, int] = field(default_factory=dict)
-    use: dict[str, int] = field(default_factory=dict)
+    use: dict[str, int | None] = field(default_factory=dict)
     dropped_bytes: int = 0
     replayed: bool = False
     raw: dict[str, Any] = field(default_factory=dict)
