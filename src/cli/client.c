@@ -4,6 +4,8 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
@@ -26,7 +28,7 @@ struct client {
     char type[64], session[64]; /* Content-Type, Mcp-Session-Id */
     enum body_mode mode;
     int64_t left; /* of the body, or of the chunk */
-    bool first_chunk, ended;
+    bool first_chunk, ended, for_stdout;
     size_t at, have; /* what of in[] was not used yet */
     char in[READ_SIZE];
 };
@@ -177,12 +179,35 @@ static int send_request(struct client *c, const struct client_request *r, const 
     return result < 0 ? result : send_all(c, r->body, e);
 }
 
+/* Only a write would tell that nobody reads our output any more, and there may be nothing to write for hours. */
+static int await(struct client *c, struct err *e)
+{
+    struct pollfd fds[] = { { .fd = c->fd, .events = POLLIN }, { .fd = STDOUT_FILENO } };
+
+    while (!c->tls || !client_tls_pending(c->tls)) {
+        int r = poll(fds, 2, -1);
+        if (r < 0 && errno != EINTR)
+            return err_sys(e, "wait for the answer");
+        if (r > 0 && fds[1].revents & (POLLERR | POLLHUP)) {
+            raise(SIGPIPE);
+            errno = EPIPE; /* who ignores it, too, has nobody to write to */
+            return err_sys(e, "standard output");
+        }
+        if (r > 0 && fds[0].revents)
+            break;
+    }
+    return 0;
+}
+
 /* At least one more byte in in[], or 0 at the end of the connection. */
 static int fill(struct client *c, struct err *e)
 {
     if (c->at < c->have)
         return 1;
     for (;;) {
+        int r = c->for_stdout ? await(c, e) : 0;
+        if (r < 0)
+            return r;
         ssize_t n = c->tls ? client_tls_recv(c->tls, c->in, sizeof c->in) : recv(c->fd, c->in, sizeof c->in, 0);
         if (n < 0 && errno == EINTR)
             continue;
@@ -255,6 +280,13 @@ static int read_head(struct client *c, struct err *e)
     return r;
 }
 
+int client_check_url(const char *url, struct err *e)
+{
+    struct address a;
+
+    return parse_url(url, &a, e);
+}
+
 void client_hang_up(struct client *c)
 {
     (void)shutdown(c->fd, SHUT_RDWR);
@@ -277,6 +309,7 @@ int client_open(const struct client_request *r, struct client **ret, struct err 
     c->fd = fd;
     if (a.tls) /* CONNECT_MS still holds */
         result = client_tls_open(fd, a.host, &c->tls, e);
+    c->for_stdout = r->for_stdout;
     set_timeout(fd, r->timeout_ms);
     if (result >= 0)
         result = send_request(c, r, &a, e);

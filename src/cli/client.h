@@ -14,8 +14,10 @@ struct client_request {
     const char *header; /* nullable: more lines, without the last one's end */
     struct str body;    /* JSON, or absent */
     int timeout_ms;     /* silence after which to give up; 0: never */
+    bool for_stdout;    /* what comes goes to standard output: whoever ends reading that ends this, by SIGPIPE */
 };
 
+int client_check_url(const char *url, struct err *e);
 /* Sends the request and reads the answer's head. -ETIMEDOUT: connected, but no answer in time. */
 int client_open(const struct client_request *r, struct client **ret, struct err *e);
 void client_close(struct client *c);   /* accepts NULL */

@@ -117,6 +117,11 @@ static ssize_t failed(struct client_tls *t, int r)
     return -1;
 }
 
+bool client_tls_pending(struct client_tls *t)
+{
+    return SSL_pending(t->ssl) > 0;
+}
+
 ssize_t client_tls_recv(struct client_tls *t, void *to, size_t n)
 {
     ERR_clear_error();

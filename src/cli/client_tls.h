@@ -14,5 +14,6 @@ struct client_tls;
 
 int client_tls_open(int fd, const char *host, struct client_tls **ret, struct err *e); /* fd is borrowed */
 void client_tls_close(struct client_tls *t);                                           /* accepts NULL */
+bool client_tls_pending(struct client_tls *t);                                         /* recv has something already */
 ssize_t client_tls_recv(struct client_tls *t, void *to, size_t n);                     /* as recv */
 ssize_t client_tls_send(struct client_tls *t, const void *from, size_t n);             /* as send */

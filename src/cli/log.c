@@ -1,4 +1,5 @@
 /* `sandglass log`: a trajectory as a person likes to read it, and as it grows. */
+#include <errno.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -190,7 +191,9 @@ static int follow_once(struct view *v, struct buf *line, struct buf *data, struc
 
     snprintf(header, sizeof header, "Last-Event-ID: %lld", (long long)v->last);
     snprintf(path, sizeof path, "%s", api_path(v->api, "/sg/v1/trajectories/", v->id, "/events"));
-    struct client_request request = { .url = v->api->url, .method = "GET", .path = path, .header = header };
+    struct client_request request = {
+        .url = v->api->url, .method = "GET", .path = path, .header = header, .for_stdout = true
+    };
     int r = client_open(&request, &c, e);
     if (r >= 0 && client_status(c) != 200)
         r = err_set(e, client_status(c) == 404 ? ERR_NOT_FOUND : ERR_INVALID, "the server answered %d",
@@ -216,6 +219,8 @@ static int follow(struct view *v)
         int64_t before = v->last;
         int r = follow_once(v, &line, &data, &e);
         failures = r < 0 && v->last == before ? failures + 1 : 0;
+        if (r == -EPIPE)
+            break;
         usleep(r < 0 ? 500000 : 100000);
     }
     buf_done(&line);

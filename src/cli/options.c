@@ -5,6 +5,7 @@
 
 #include "base/auto.h"
 #include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/text.h"
 
 const char *cli_program = "sandglass";
@@ -124,6 +125,7 @@ int options_parse(const struct command *cmd, const struct option *rows, int stop
     struct words w = { .v = argv, .dashed = -1 };
     bool help = false, insecure = false;
     const char *ca = NULL;
+    struct err e;
     const struct option common[] = {
         { "json", 0, OPTION_FLAG, &w.json, NULL, "print JSON" },
         { "help", 'h', OPTION_FLAG, &help, NULL, "print this" },
@@ -154,6 +156,9 @@ int options_parse(const struct command *cmd, const struct option *rows, int stop
         print_help(&p);
         return EXIT_FINE;
     }
+    const char *url = w.url ? w.url : getenv("SANDGLASS_URL");
+    if (cmd->remote && url && *url && client_check_url(url, &e) < 0)
+        return usage_error(cmd, "%s", e.msg);
     if (ca)
         setenv("SANDGLASS_CA", ca, 1);
     if (insecure)

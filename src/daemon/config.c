@@ -259,9 +259,11 @@ void config_done(struct config *c)
 static int refuse(const struct config_key *k, const char *value, const struct place *where, struct err *e)
 {
     char allowed[112];
+    bool secret = k->form == FORM_PROXY && strpbrk(value, ":@"); /* there may be a password in it */
 
     config_key_allowed(k, allowed, sizeof allowed);
-    return err_set(e, ERR_INVALID, "%s: %s = '%.40s': must be %s", where->text, k->name, value, allowed);
+    return err_set(e, ERR_INVALID, "%s: %s = '%.40s': must be %s", where->text, k->name, secret ? "..." : value,
+                   allowed);
 }
 
 static int parse_bool(const char *value, bool *ret)

@@ -278,7 +278,8 @@ static bool is_proxy(const char *v)
     at = strrchr(v, '@');
     host = at ? at + 1 : v;
     colon = strrchr(host, ':');
-    if (!is_word(v) || !colon || (at && !strcspn(v, ":@/")))
+    size_t user = strcspn(v, ":@/");
+    if (!is_word(v) || !colon || (at && (!user || v[user] == '/')))
         return false;
     char *digits = strndupa(colon + 1, strcspn(colon + 1, "/"));
     if (!is_end(colon + 1 + strlen(digits)) || units_integer(digits, &port) < 0 || port < 1 || port > 65535)

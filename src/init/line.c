@@ -45,13 +45,16 @@ static int put_wrapper(const char *dir, const struct shell_command *c, struct er
         quote(&b, c->cwd);
         buf_z(&b, " || \\builtin return 1\n");
     }
+    if (c->env.n) /* that would be called instead, see below */
+        buf_z(&b, "\\builtin unset -f .\n");
     for (size_t i = 0; i < c->env.n; i++) {
         buf_str(&b, c->env.v[i].name);
         buf_char(&b, '=');
         quote(&b, c->env.v[i].value);
         buf_char(&b, ' ');
     }
-    buf_printf(&b, "\\. %s/cmd\n", dir); /* not "builtin .": that would not export the variables */
+    /* with variables not "builtin .": that would not export them */
+    buf_printf(&b, "\\%s. %s/cmd\n", c->env.n ? "" : "builtin ", dir);
     if (b.full)
         return err_set(e, ERR_LIMIT, "env is larger than %ld bytes", 8 * MiB);
     return put_file(dir, "pre", buf_view(&b), e);

@@ -197,6 +197,16 @@ char *proc_cwd(pid_t pid)
     return strdup(to);
 }
 
+int64_t proc_files_max(pid_t pid)
+{
+    char path[32], text[2048];
+    long long max = -1;
+
+    snprintf(path, sizeof path, "/proc/%d/limits", pid);
+    const char *row = slurp(path, text, sizeof text) > 0 ? strstr(text, "Max open files") : NULL;
+    return row && sscanf(row, "Max open files %lld", &max) == 1 ? max : -1;
+}
+
 void proc_signal(const struct proc *p, int sig)
 {
     auto_close int fd = (int)syscall(SYS_pidfd_open, p->pid, 0);
@@ -403,6 +413,13 @@ static bool waits_for(pid_t pid, dev_t dev, ino_t ino)
     for (int i = 0; i < n && found && n > 1; i++)
         found = is_own(pid, fds[i]) || is_fifo(pid, (unsigned long)fds[i], dev, ino);
     return found && (n == 1 || threads_idle(pid));
+}
+
+bool proc_reads(pid_t pid, dev_t dev, ino_t ino)
+{
+    struct proc p;
+
+    return read_stat(pid, &p) && p.state == 'S' && waits_for(pid, dev, ino);
 }
 
 bool tree_reads(struct init *in, const struct tree *t, dev_t dev, ino_t ino)

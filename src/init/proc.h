@@ -38,6 +38,8 @@ uint64_t proc_tick(void); /* now, in the unit of proc.start */
 char *proc_children(pid_t pid);
 char *proc_cwd(pid_t pid); /* the caller frees; NULL: gone */
 
+int64_t proc_files_max(pid_t pid); /* RLIMIT_NOFILE; that of another user is not for prlimit() to tell. -1: not known */
+
 /* Signals exactly that process, never one that took its pid. */
 void proc_signal(const struct proc *p, int sig);
 size_t procs_signal(const struct procs *p, int sig);                /* those inside */
@@ -45,5 +47,7 @@ size_t tree_signal(struct init *in, const struct tree *t, int sig); /* how many 
 /* Stops every process of the tree, then kills all. False: some were still there after many rounds. */
 bool tree_kill(struct init *in, const struct tree *t);
 
+/* Is this process, which has one thread, blocked reading the pipe that ino names? */
+bool proc_reads(pid_t pid, dev_t dev, ino_t ino);
 /* Is somebody of the tree, or root, blocked reading the fifo that ino names, and nobody else at work? */
 bool tree_reads(struct init *in, const struct tree *t, dev_t dev, ino_t ino);

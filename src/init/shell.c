@@ -3,11 +3,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <malloc.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
@@ -31,6 +33,8 @@ enum {
     ROUND_MS = 50,
     GIVE_UP_MS = 500,           /* bash itself does not come back: it is killed, too */
     UNWATCHED_HEAD = 64 * 1024, /* output kept while no call waits for the command */
+    FILES_MIN = 7,              /* descriptors that bash needs to redirect a command's streams */
+    EXIT_LOST = 125,
 };
 
 enum state { DOWN, IDLE, RUNNING, WAITING, ENDING };
@@ -51,9 +55,11 @@ struct shell {
     bool proved; /* this bash has reported something */
     bool lost;   /* the last bash died between two calls: the next report says so */
     bool fed;    /* something was written to its stdin */
+    bool closed; /* all of its stdin was given with the command */
     bool interrupted;
     bool borrowed_cwd;  /* the command runs in another directory than the shell */
     enum shell_end why; /* ENDING: how it is to be reported */
+    int end_exit;       /* ENDING because of SHELL_DONE or SHELL_LOST: the command's status */
     unsigned seq;       /* of the command under way: a report with another number is of an earlier one */
     int last_exit;
     char *cwd;
@@ -358,6 +364,34 @@ static void rest(struct shell *s)
     }
 }
 
+/* Commands may take from their shell what it needs. With too few descriptors it cannot redirect a command's streams, says so
+ * where nobody hears it, and reports status 1. */
+static bool has_no_files(const struct shell *s, int exit_code)
+{
+    int64_t max = exit_code != 1 || s->out_text.total || s->err_text.total ? -1 : proc_files_max(s->pid);
+
+    return max >= 0 && max < FILES_MIN;
+}
+
+/* It closed the descriptor that its own stdin was kept at. */
+static bool is_deaf(const struct shell *s)
+{
+    struct pollfd lines = { .fd = s->ctl };
+
+    return poll(&lines, 1, 0) > 0;
+}
+
+/* Its exit is what is reported. Its children live on, as after any exit of a shell. */
+static void replace_bash(struct shell *s, enum shell_end why, int exit_code)
+{
+    s->state = ENDING;
+    s->why = why;
+    s->end_exit = exit_code;
+    loop_timer_set(s->limit, -1);
+    loop_timer_set(s->look, -1);
+    kill(s->pid, SIGKILL);
+}
+
 static void on_command_end(struct shell *s, int exit_code)
 {
     struct shell_report r = { .end = SHELL_DONE, .exit_code = exit_code };
@@ -368,12 +402,32 @@ static void on_command_end(struct shell *s, int exit_code)
         r.end = s->why;
     }
     drain(s);
+    bool useless = has_no_files(s, exit_code);
+    if (s->state != ENDING && (useless || is_deaf(s))) {
+        replace_bash(s, useless ? SHELL_LOST : SHELL_DONE, useless ? EXIT_LOST : exit_code);
+        return;
+    }
     part_with_children(s);
     s->last_exit = exit_code;
     s->state = IDLE;
     rest(s);
     report(s, r);
     s->interrupted = false;
+}
+
+/* $PWD, unless it was tampered with: a name that has symlinks in it is worth more than one that has none. */
+static void take_cwd(struct shell *s, const char *told)
+{
+    auto_free char *real = proc_cwd(s->pid);
+    struct stat here, there;
+    char path[32];
+
+    snprintf(path, sizeof path, "/proc/%d/cwd", s->pid);
+    if (real && strcmp(real, told) != 0 && stat(path, &here) == 0 && here.st_nlink &&
+        (*told != '/' || stat(told, &there) < 0 || there.st_ino != here.st_ino || there.st_dev != here.st_dev))
+        told = real;
+    if (*told == '/')
+        set_cwd(s, told);
 }
 
 /* "number status directory"; of a record that was too long, the directory has no end. */
@@ -387,8 +441,9 @@ static void on_record(struct shell *s, const char *record, bool whole)
     s->proved = true;
     if (s->state != RUNNING && s->state != WAITING && s->state != ENDING)
         return;
-    if (cwd[1] == '/' && whole)
-        set_cwd(s, cwd + 1);
+    if (s->state == ENDING && (s->why == SHELL_DONE || s->why == SHELL_LOST))
+        return; /* its exit is awaited */
+    take_cwd(s, whole ? cwd + 1 : "");
     on_command_end(s, atoi(status + 1));
 }
 
@@ -446,7 +501,9 @@ static void on_bash_exit(void *arg, pid_t pid, int status)
 
     (void)pid;
     r.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
-    if (!s->proved && (r.exit_code == 126 || r.exit_code == 127))
+    if (ended && (s->why == SHELL_DONE || s->why == SHELL_LOST))
+        r.exit_code = s->end_exit;
+    else if (!s->proved && (r.exit_code == 126 || r.exit_code == 127))
         r.end = SHELL_BROKEN;
     drain(s);
     s->pid = 0;
@@ -547,8 +604,7 @@ int shell_run(struct shell *s, const struct shell_command *c, const struct shell
     }
     s->text = strndup(c->text.p, c->text.n < 80 ? c->text.n : 80);
     begin_watch(s, w);
-    if (c->stdin_text.p)
-        loop_timer_set(s->look, -1); /* it has all the input it will get */
+    s->closed = c->stdin_text.p != NULL;
     return 0;
 }
 
@@ -710,6 +766,16 @@ static void on_limit(void *arg)
         end_command(s, SHELL_TIMEOUT);
 }
 
+/* Bash waits for another line: it has executed those that it was given, also the one that reports the status. */
+static bool at_prompt(const struct shell *s)
+{
+    struct stat lines;
+    int unread;
+
+    return fstat(s->ctl, &lines) == 0 && ioctl(s->ctl, FIONREAD, &unread) == 0 && unread == 0 &&
+           proc_reads(s->pid, lines.st_dev, lines.st_ino);
+}
+
 static void on_look(void *arg)
 {
     struct shell *s = arg;
@@ -718,15 +784,24 @@ static void on_look(void *arg)
         end_rounds(s);
         return;
     }
-    if (s->state != RUNNING || !s->watch.cb || s->in.fd < 0)
+    if (s->state != RUNNING || !s->watch.cb)
         return;
     int64_t quiet = now_ms() - s->last_output_ms;
     if (quiet < LOOK_FIRST_MS) {
         loop_timer_set(s->look, LOOK_FIRST_MS - quiet);
         return;
     }
+    if (at_prompt(s)) {
+        on_status(s, 0);
+        if (s->state == RUNNING) {
+            if (!s->borrowed_cwd)
+                take_cwd(s, "");
+            replace_bash(s, SHELL_LOST, EXIT_LOST);
+        }
+        return;
+    }
     struct tree t = tree_of(s);
-    if (!s->feed.n && tree_reads(s->init, &t, s->in.dev, s->in.ino)) {
+    if (!s->closed && s->in.fd >= 0 && !s->feed.n && tree_reads(s->init, &t, s->in.dev, s->in.ino)) {
         detach(s, SHELL_WAITING);
         return;
     }

@@ -5,6 +5,7 @@
  *   DOWN --run--> RUNNING --status--> IDLE --run--> RUNNING
  *   RUNNING --blocked on stdin--> WAITING --input--> RUNNING      WAITING --status--> IDLE
  *   RUNNING, WAITING --timeout, kill--> ENDING --status--> IDLE   ENDING --500 ms--> bash killed --> DOWN
+ *   RUNNING --bash asks for the next line, and told no status--> ENDING --bash killed--> DOWN
  *   any --bash exits--> DOWN
  */
 #pragma once
@@ -25,6 +26,7 @@ enum shell_end {
     SHELL_TIMEOUT,
     SHELL_KILLED, /* by shell_kill */
     SHELL_BROKEN, /* bash could not be started */
+    SHELL_LOST,   /* bash cannot run commands any more, or not say how they end: a new one will */
 };
 
 struct shell_report {

@@ -241,6 +241,12 @@ static enum outcome judge(struct task *t, const struct shell_report *r, struct r
         out->signal = STR("SIGKILL");
         err_set(e, ERR_NONE, "killed by request");
         return OUTCOME_KILLED;
+    case SHELL_LOST:
+        err_set(
+            e, ERR_NONE,
+            "the shell cannot run commands any more, or not say how they end (a builtin replaced or disabled, set -r, "
+            "ulimit -n, a trap under extdebug?); it was replaced by a new one");
+        return OUTCOME_TASK_ERROR;
     case SHELL_BROKEN: err_set(e, ERR_SYSTEM, "bash could not be started (status %d)", r->exit_code); break;
     }
     return OUTCOME_INFRA_ERROR;

@@ -68,6 +68,10 @@ static void on_shell(void *arg, const struct shell_report *s)
     } else if (s->end == SHELL_BROKEN) {
         o = OUTCOME_INFRA_ERROR;
         err_set(&e, ERR_SYSTEM, "bash could not be started");
+    } else if (s->end == SHELL_LOST) {
+        o = OUTCOME_TASK_ERROR;
+        err_set(&e, ERR_NONE,
+                "the shell cannot run commands any more, or not say how they end; it was replaced by a new one");
     } else if (s->end == SHELL_KILLED || s->exit_code) {
         o = s->end == SHELL_KILLED ? OUTCOME_KILLED : OUTCOME_TASK_ERROR;
         err_set(&e, ERR_NONE, "exit status %d", s->exit_code);

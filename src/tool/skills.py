@@ -118,12 +118,15 @@ def names_in(places):
         if name in out: raise Bad('two skills have the name %r: %s and %s' % (name, told(out[name]), told(p)))
         out[name] = p
     return out
+def wipe(path):
+    if os.path.islink(path): os.unlink(path) # what it leads to is somebody else's
+    else: shutil.rmtree(path, ignore_errors=True)
 def settle(new, top, skills):
     """Where an archive without a path is to stay: under its skill's name, in place of what had that name, of nothing else."""
     stem, n = named(ask.get('name') or next(iter(new))), 1; to = os.path.join(ROOT, stem)
     def is_ours(to): there = {k for k, s in skills.items() if inside(s['path'], to)}; return there and there <= new.keys()
     while os.path.lexists(to) and not is_ours(to): n += 1; to = os.path.join(ROOT, '%s-%d' % (stem, n))
-    shutil.rmtree(to, ignore_errors=True); os.rename(top, to)
+    wipe(to); os.rename(top, to)
     return {k: to + p[len(top):] for k, p in new.items()}, to
 def register():
     to = None # where an archive lies among the skills
@@ -152,7 +155,7 @@ def remove(gone, left):
     """With the last skill of an archive goes what else was in it."""
     top = gone.get('top')
     for d in [gone['path']] + ([top] if top and not any(inside(s['path'], top) for s in left) else []):
-        if inside(d, ROOT) and d != ROOT: shutil.rmtree(d, ignore_errors=True)
+        if inside(d, ROOT) and d != ROOT: wipe(d)
 def one(skills):
     if ask.get('name') not in skills: raise KeyError(ask.get('name'))
     return skills[ask['name']]

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 
 import pytest
 
@@ -249,6 +250,12 @@ def test_no_server_is_3():
     assert r.returncode == 3 and "no server at" in r.stderr
     assert run("exec", "--url", f"127.0.0.1:{port}", "b-1", "true").returncode == 125
     assert run("list", "--url", "https://127.0.0.1").returncode == 3
+
+
+@pytest.mark.parametrize("url", ["ftp://127.0.0.1", "http://", "http://127.0.0.1:x", "unix:sock"])
+def test_an_address_that_is_none_is_2(url):
+    for r in run("list", "--url", url), run("list", env={"SANDGLASS_URL": url}), run("exec", "--url", url, "b-1", "true"):
+        assert r.returncode == 2 and url in r.stderr and "usage:" in r.stderr
 
 
 def test_not_found_is_5_and_refused_is_4(server):
@@ -499,6 +506,21 @@ def test_follow_sees_steps_as_they_come(real):
             real_run(real, "exec", box, f"echo {n}")
             row = json.loads(p.stdout.readline())
             assert (row["step"], row["observation"]["stdout"]) == (n, f"{n}\n")
+    finally:
+        p.kill()
+        p.wait()
+    real_run(real, "destroy", box)
+
+
+def test_follow_ends_when_nobody_reads(real):
+    box = real_run(real, "create").stdout.strip()
+    real_run(real, "exec", box, "echo 1")
+    p = subprocess.Popen([BINARY, "log", "-f", "--json", "--url", real.url, box], stdout=subprocess.PIPE, text=True)
+    try:
+        assert json.loads(p.stdout.readline())["step"] == 1
+        time.sleep(0.3) # it waits for events
+        p.stdout.close()
+        assert p.wait(timeout=5) == -signal.SIGPIPE
     finally:
         p.kill()
         p.wait()

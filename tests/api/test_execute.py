@@ -45,6 +45,54 @@ def test_run_keeps_directory_variables_functions_and_aliases(box):
     assert r["data"]["cwd"] == "/usr/share"
 
 
+@pytest.mark.parametrize("cripple", [
+    "builtin() { :; }", "enable -n printf", "enable -n builtin", "set -r", "shopt -s extdebug; trap false DEBUG",
+    "shopt -s extdebug; trap 'return 2' DEBUG", "ulimit -n 5; false"])
+def test_run_that_cripples_its_shell_is_answered_at_once(box, cripple):
+    box.run("cd /usr; x=1")
+    for params in {}, {"stdin": "given"}:
+        begun = time.monotonic()
+        r = box.run("echo said; " * (cripple[0] != "u") + cripple, timeout=20, **params)
+        assert time.monotonic() - begun < 5, r
+        d = r["data"]
+        assert (r["outcome"], d["exit_code"], d["shell_restarted"]) == ("task_error", 125, True) and "replaced" in r["message"]
+        assert d["stdout"] == "said\n" * (cripple[0] != "u") and d["cwd"] == "/usr"
+        assert box.out("pwd; echo ${x-unset}") == "/usr\nunset\n"
+
+
+def test_run_that_leaves_its_shell_too_few_descriptors(box):
+    assert box.run("ulimit -n 5")["outcome"] == "ok"
+    r = box.run("echo never")
+    assert r["data"]["shell_restarted"] and r["data"]["exit_code"] == 125 and "ulimit -n" in r["message"]
+    assert box.out("echo again") == "again\n"
+
+
+def test_run_that_closes_the_shells_own_descriptors(box):
+    r = box.run("exec 10<&- 11<&- 12<&-; (exit 3)")
+    assert r["data"]["exit_code"] == 3 and r["data"]["shell_restarted"]
+    assert box.out("echo again") == "again\n"
+
+
+@pytest.mark.parametrize("odd", [
+    "printf() { echo no; }", "command() { :; }", "eval() { :; }", "trap() { :; }", "kill() { :; }", "cd() { builtin cd \"$@\"; }",
+    ".() { :; }", "source() { :; }", "alias builtin=false", "exec 1>&- 2>&-", "exec 0<&-", "exec {n}>/tmp/x", "exec 10>/tmp/x 11>/tmp/x",
+    "trap 'echo debug' DEBUG", "trap false DEBUG", "set -C", "set -o posix", "umask 777", "IFS=0123456789"])
+def test_run_leaves_odd_shells_usable(box, odd):
+    assert box.run(odd, timeout=10)["outcome"] == "ok"
+    for params in {}, {"cwd": "/var"}, {"cwd": "/var", "env": {"A": "b"}}:
+        d = box.run("cd /usr/bin; echo hi; sh -c 'echo $A' >&2; (exit 7)", timeout=10, **params)["data"]
+        assert (d["stdout"].replace("debug\n", ""), d["exit_code"], d["shell_restarted"]) == ("hi\n", 7, False), d
+        assert d["stderr"] == ("b\n" if "env" in params else "\n") and d["cwd"] == "/usr/bin"
+
+
+def test_run_tells_the_directory_as_it_is(box):
+    assert box.run("readonly PWD; cd /usr")["data"]["cwd"] == "/usr"
+    box.run("exit 0")
+    assert box.run("cd /usr; PWD=/nonsense")["data"]["cwd"] == "/usr"
+    assert box.run("ln -s /usr /tmp/link; cd /tmp/link")["data"]["cwd"] == "/tmp/link"
+    assert box.run("mkdir /tmp/gone; cd /tmp/gone; rmdir /tmp/gone")["data"]["cwd"] == "/tmp/gone"
+
+
 def test_run_cwd_and_env_are_for_one_command_only(box):
     box.run("cd /tmp; A=old; export A")
     r = box.run("pwd; echo $A; echo $B", cwd="/usr", env={"A": "new", "B": "it's \"quoted\" $x\n`y`"})

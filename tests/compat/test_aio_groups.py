@@ -123,6 +123,20 @@ def test_a_snapshot_that_is_not_there_is_told(server):
     assert server.post("/v1/bash/exec", {"session_id": "snap", "command": "echo $sourced"})["data"]["stdout"] == "yes\n"
 
 
+def test_skills_that_are_links_go_without_what_they_lead_to(server):
+    bash(server, "mkdir -p /tmp/far ~/.skills; ln -sT /tmp/far ~/.skills/far; ln -sT /tmp/far ~/.skills/near")
+    server.post("/v1/file/write", {"file": "/tmp/far/SKILL.md", "content": SKILL % ("far", "f")})
+    assert "far" in skills(server)
+    for _ in range(2): # the links have the same name inside
+        server.delete("/v1/skills/far")
+    assert "far" not in skills(server)
+    assert bash(server, "ls ~/.skills; ls /tmp/far")["stdout"].split()[-1] == "SKILL.md"
+    bash(server, "ln -sT /tmp/far ~/.skills/far")
+    assert register(server, zipped(**{"SKILL.md": SKILL % ("far", "new")}))["data"]["registered"][0]["path"].endswith("/.skills/far")
+    assert "# f\n" in bash(server, "cat /tmp/far/SKILL.md; rm -r /tmp/far")["stdout"]
+    server.delete("/v1/skills")
+
+
 def test_an_archive_that_is_refused_leaves_nothing(server):
     server.delete("/v1/skills")
     good = SKILL % ("s", "s")
