@@ -36,6 +36,7 @@ enum {
     BACKSTOP_MS = 10000, /* how long init may be late with a timed-out result */
     EXPECT_US = 200,
     DISK_UNIT = 4096, /* sizes of disks are rounded up to pages */
+    LOOK_US = 20000,  /* what the kernel counted is looked at again when a call begins, unless that was just done */
 };
 
 struct call *call_find(struct node *n, uint64_t id)
@@ -236,6 +237,7 @@ static void read_gauges(struct call *c)
         c->message = str_of(c->message.n ? arena_printf(&c->arena, "%s; %.*s", why, STR_ARG(c->message)) : why);
     b->oom_seen = oom;
     b->pids_seen = pids;
+    b->looked_us = now_us();
 }
 
 static void on_step_state(void *arg, const struct state *s, const struct err *e)
@@ -319,7 +321,10 @@ static void charge(struct call *c)
         return;
     if (b->gauges[GAUGE_MEMORY_PEAK] >= 0)
         (void)!pwrite(b->gauges[GAUGE_MEMORY_PEAK], "0", 1, 0); /* the peak of this call, not of the box's life */
-    /* what came between two calls was done by neither, but by something in the background */
+    /* What came between two calls was done by neither, but by something in the background. Between two that follow each
+     * other closely there is no time for much, and each look costs as much as a shell's builtin. */
+    if (now_us() - b->looked_us < LOOK_US)
+        return;
     b->oom_seen = events_of(b, GAUGE_MEMORY_EVENTS, "oom_kill ");
     b->pids_seen = events_of(b, GAUGE_PIDS_EVENTS, "max ");
 }

@@ -128,6 +128,7 @@ struct box {
     int64_t pids_peak;            /* of processes, in all its calls and since; -1: not known */
     int64_t disk_used_bytes;      /* as its last call saw it; -1: not known */
     uint64_t oom_seen, pids_seen; /* events before the calls that run now, or charged to one */
+    int64_t looked_us;            /* when they were read after a call */
     struct {
         bool known, sandboxed;
         char why[LIMIT_WIRE_WHY];
