@@ -184,7 +184,9 @@ def test_the_directory_that_is_reported_is_where_the_shell_is(box):
     assert box.run("mkdir -p $'a\\nb c\\n'; cd $'a\\nb c\\n'")["cwd"] == "/home/gem/a\nb c\n"
     assert box.run("pwd", cwd="/usr")["stdout"] == "/usr\n"
     assert box.run("pwd")["stdout"] == "/home/gem/a\nb c\n\n"
-    assert box.run("cd; mkdir -p d; cd d; mv ../d ../e")["cwd"] == "/home/gem/d"
+    assert box.run("cd; mkdir -p d; cd d; mv ../d ../e")["cwd"] == "/home/gem/e", "though $PWD has the old name"
+    assert (box.run("true", cwd="/usr")["cwd"], box.run("pwd")["stdout"]) == ("/home/gem/e", "/home/gem/e\n"), "and goes back there"
+    assert box.run("cd; mkdir -p d; cd d; rmdir ../d")["cwd"] == "/home/gem/d"
     r = box.run("false", cwd="/usr")
     assert (r["exit_code"], r["cwd"]) == (1, box.run("pwd")["stdout"][:-1])
     assert box.run("cd; kill -STOP $$", cwd="/usr", timeout=0.2)["cwd"] == "/usr", "where the shell was before"
