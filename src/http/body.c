@@ -204,7 +204,7 @@ struct http_body *http_body_begin(struct http_request *r, const struct http_body
     b->since = c->server ? c->server->tick : 0;
     if (c->state == CONN_GONE) {
         if (c->server)
-            server_todo(c); /* body_lost tells it */
+            server_soon(c); /* body_lost tells it */
         return b;
     }
     if (c->head.expect && b->buf.n == 0) /* the client waits for this before it sends the body */
@@ -214,7 +214,7 @@ struct http_body *http_body_begin(struct http_request *r, const struct http_body
         return b;
     }
     b->due = true;
-    server_todo(c);
+    server_soon(c);
     conn_arm(c);
     return b;
 }
@@ -240,7 +240,7 @@ void http_body_resume(struct http_body *b)
     if (b->conn->state == CONN_GONE || b->taking)
         return;
     b->due = true;
-    server_todo(b->conn);
+    server_soon(b->conn);
     conn_arm(b->conn);
 }
 

@@ -91,7 +91,7 @@ void conn_close(struct http_conn *c)
     c->server->open--;
     if (!c->held)
         conn_uncount(c);
-    server_todo(c);
+    server_soon(c);
 }
 
 void conn_release(struct http_conn *c)
@@ -100,7 +100,7 @@ void conn_release(struct http_conn *c)
     c->held = false;
     conn_uncount(c);
     if (c->server)
-        server_todo(c);
+        server_soon(c);
     else
         conn_free(c);
 }
@@ -125,7 +125,7 @@ void conn_arm(struct http_conn *c)
     if (!c->eof && room)
         want |= EPOLLIN;
     if (c->tls && want & EPOLLIN && tls_has_more(c))
-        server_todo(c); /* reads it at the end of this turn */
+        server_soon(c); /* reads it at the end of this turn */
     else if (!c->eof && !c->hup)
         want |= EPOLLRDHUP; /* bytes wait unread, so only this tells that the client left */
     if (want != c->armed)
@@ -255,7 +255,7 @@ void conn_answered(struct http_conn *c)
         return;
     /* Not from here: the caller answers from the middle of its own work and expects no handler call. */
     if (c->in.n > c->start || c->eof)
-        server_todo(c);
+        server_soon(c);
     conn_arm(c);
 }
 

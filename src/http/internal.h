@@ -101,7 +101,7 @@ struct http_conn {
     struct http_server *server; /* NULL: freed while a handler held the request */
     struct loop *loop;
     struct http_conn *prev, *next; /* all of the server's connections */
-    struct http_conn *next_todo;
+    struct http_conn *next_soon;
     struct loop_fd *watch;
     int fd;
     uint32_t armed; /* what epoll was told; changed only when it differs */
@@ -112,7 +112,7 @@ struct http_conn {
     bool hup;         /* the same, seen while bytes before it were not read yet */
     bool paused;      /* `in` is full and must not move (invariant 1) */
     bool running;     /* conn_run is on the stack; it will go on with the next request */
-    bool queued;      /* in server->todo */
+    bool queued;      /* in server->soon */
     bool held;        /* the handler owes an answer */
     bool counted;     /* in server->busy */
     bool close_after; /* this answer is the last one */
@@ -157,7 +157,7 @@ struct http_conn *conn_new(struct http_server *s, int take_fd, const char *peer)
 void conn_free(struct http_conn *c);
 void conn_close(struct http_conn *c); /* now; freed at the end of the turn */
 void conn_run(struct http_conn *c);   /* handles the requests that `in` holds */
-void conn_later(struct http_conn *c); /* its turn in server->todo */
+void conn_later(struct http_conn *c); /* its turn in server->soon */
 void conn_tick(struct http_conn *c);  /* timeouts */
 void conn_arm(struct http_conn *c);
 /* Sends `out`, `body` and then tail; queues what the socket does not take. False: the connection is closed. */
@@ -206,10 +206,10 @@ struct http_server {
     size_t open;
     size_t busy;
     size_t held, grown; /* bytes in the connections when they were last counted, and at most what came since */
-    struct http_conn *todo;
+    struct http_conn *soon;
     bool later; /* server_later is due; the server must live until then */
     bool draining, freed;
 };
-void server_todo(struct http_conn *c); /* conn_later(c) at the end of the turn */
+void server_soon(struct http_conn *c); /* conn_later(c) at the end of the turn */
 void server_tick(struct http_server *s);
 void server_relieve(struct http_server *s); /* keeps LIMIT_HTTP_HELD */

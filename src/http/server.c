@@ -27,22 +27,22 @@ static void server_later(void *arg)
         free(s);
         return;
     }
-    for (struct http_conn *c = s->todo; c; c = s->todo) {
-        s->todo = c->next_todo;
+    for (struct http_conn *c = s->soon; c; c = s->soon) {
+        s->soon = c->next_soon;
         c->queued = false;
         conn_later(c);
     }
 }
 
-void server_todo(struct http_conn *c)
+void server_soon(struct http_conn *c)
 {
     struct http_server *s = c->server;
 
     if (c->queued || s->freed)
         return;
     c->queued = true;
-    c->next_todo = s->todo;
-    s->todo = c;
+    c->next_soon = s->soon;
+    s->soon = c;
     if (!s->later)
         loop_later(s->loop, server_later, s);
     s->later = true;
@@ -293,7 +293,7 @@ void http_server_free(struct http_server *s)
     for (struct http_conn *c = s->conns, *next; c; c = next) {
         next = c->next;
         conn_close(c);
-        c->queued = false; /* the todo list goes with the server */
+        c->queued = false; /* the queue goes with the server */
         body_lost(c);
         c->queued = false;
         if (c->stream.open) {

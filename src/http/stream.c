@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <stdio.h>
 
-/* The server was freed before the handler answered: there is no todo list any more. */
+/* The server was freed before the handler answered: there is no queue any more. */
 static void on_orphan_closed(void *arg)
 {
     struct http_stream *s = arg;
@@ -23,7 +23,7 @@ static void begin_closed(struct http_conn *c)
     c->held = false;
     conn_uncount(c);
     if (c->server)
-        server_todo(c);
+        server_soon(c);
     else
         loop_later(c->loop, on_orphan_closed, &c->stream);
 }
@@ -100,7 +100,7 @@ struct http_stream *http_upgrade(struct http_request *r, const struct http_strea
         b->handler = body;
         b->arg = o->arg;
         b->open = b->due = true;
-        server_todo(c);
+        server_soon(c);
     }
     *ret_body = b;
     return stream_begin(r, o, true);
@@ -147,7 +147,7 @@ bool http_stream_write(struct http_stream *s, struct str data)
     bool fits = waiting == 0 || (data.n <= (size_t)LIMIT_HTTP_STREAM && waiting <= (size_t)LIMIT_HTTP_STREAM - data.n);
     if (!fits || !add_chunk(s, data)) {
         s->failed = true;
-        server_todo(c);
+        server_soon(c);
         return false;
     }
     if (waiting) /* epoll is armed for the rest already */
@@ -166,7 +166,7 @@ void http_stream_end(struct http_stream *s)
     s->open = false;
     c->upload.open = false;
     if (c->state == CONN_GONE)
-        return; /* it is in the todo list; without `open` that frees it quietly */
+        return; /* it is in the queue; without `open` that frees it quietly */
     if (s->failed || (s->fixed && s->left && !s->mute)) {
         conn_close(c);
         return;
