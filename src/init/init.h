@@ -28,13 +28,12 @@ struct handover;
 struct init {
     struct loop *loop;
     struct boot boot;
-    bool as_user;            /* its rights over files are the user's at present: init_as_root */
-    struct link *link;       /* the conversation with serve: link.h */
-    struct task *tasks;      /* calls that run or whose result nobody has acknowledged: task.h */
-    int64_t disk_used_bytes; /* when the last call ended; 0: not known */
-    struct hands *hands;     /* hands.h */
-    struct shell *shells;    /* shell.h */
-    struct job *jobs;        /* job.h; newest first */
+    bool as_user;         /* its rights over files are the user's at present: init_as_root */
+    struct link *link;    /* the conversation with serve: link.h */
+    struct task *tasks;   /* calls that run or whose result nobody has acknowledged: task.h */
+    struct hands *hands;  /* hands.h */
+    struct shell *shells; /* shell.h */
+    struct job *jobs;     /* job.h; newest first */
     uint64_t last_job;
     struct terminal *terminals;       /* terminal.h */
     struct run_session *run_sessions; /* runs.h */

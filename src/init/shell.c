@@ -416,8 +416,8 @@ static void on_command_end(struct shell *s, int exit_code)
     s->interrupted = false;
 }
 
-/* $PWD, unless it was tampered with: a name that has symlinks in it is worth more than one that has none. To look costs as
- * much as a fifteenth of a builtin's whole call: not where nothing changed, in a shell that nobody told anything of it. */
+/* $PWD, unless it was tampered with: a name that has symlinks in it is worth more than one that has none. To look
+ * costs some hundredths of a builtin's whole call: not where nothing changed, in a shell that nobody told of it. */
 static void take_cwd(struct shell *s, const char *told)
 {
     if (!s->doubted && s->cwd && strcmp(s->cwd, told) == 0)

@@ -72,15 +72,6 @@ void task_reply_ready(struct task *t)
     link_send_result(t);
 }
 
-/* What is on the disk now, or was when the call began, if that is more. */
-static int64_t disk_used(struct task *t)
-{
-    if (t->disk_used_bytes == FIELD_ABSENT)
-        return FIELD_ABSENT;
-    int64_t now = t->init->disk_used_bytes = program_disk_used(0);
-    return now > t->disk_used_bytes ? now : t->disk_used_bytes;
-}
-
 void task_finish(struct task *t, enum outcome o, const struct err *e, const void *result, int64_t dropped_bytes,
                  const int take_fds[2])
 {
@@ -93,7 +84,7 @@ void task_finish(struct task *t, enum outcome o, const struct err *e, const void
         .run_us = now_us() - t->begun_us,
         .cpu_us = t->cpu_us,
         .dropped_bytes = dropped_bytes,
-        .disk_used_bytes = disk_used(t),
+        .disk_used_bytes = t->disk_used_bytes == FIELD_ABSENT ? FIELD_ABSENT : program_disk_used(t->disk_used_bytes),
         .flows = t->flows,
     };
     unsigned fds = 0;
@@ -235,7 +226,7 @@ void task_begin(struct init *in, uint64_t id, const struct wire_call *call)
     in->tasks = t;
     t->tool = tool_find(call->tool, NULL);
     if (t->tool && !(t->tool->flags & TOOL_READ_ONLY))
-        t->disk_used_bytes = in->disk_used_bytes ? in->disk_used_bytes : program_disk_used(FIELD_ABSENT);
+        t->disk_used_bytes = program_disk_used(FIELD_ABSENT);
     bool quick = t->tool && t->tool->flags & TOOL_QUICK && !t->tool->begin;
     if (!quick)
         init_as_root(in);

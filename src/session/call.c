@@ -322,7 +322,7 @@ static void charge(struct call *c)
     if (b->gauges[GAUGE_MEMORY_PEAK] >= 0)
         (void)!pwrite(b->gauges[GAUGE_MEMORY_PEAK], "0", 1, 0); /* the peak of this call, not of the box's life */
     /* What came between two calls was done by neither, but by something in the background. Between two that follow each
-     * other closely there is no time for much, and each look costs as much as a shell's builtin. */
+     * other closely there is no time for much, and calls of a shell's builtins come so. */
     if (now_us() - b->looked_us < LOOK_US)
         return;
     b->oom_seen = events_of(b, GAUGE_MEMORY_EVENTS, "oom_kill ");
