@@ -184,6 +184,7 @@ static int run_serve(const struct config *c, const struct opened *files)
                   .retention_keep_tags = c->retention_keep_tags,
                   .gc_grace_ms = c->gc_grace_ms,
                   .box_max = c->box_max,
+                  .box_workspace = c->box_workspace[0] ? c->box_workspace : BOX_HOME,
                   .box_proxy = c->box_proxy,
                   .box_mounts = c->box_mounts,
                   .ready_ports = c->ready_ports,

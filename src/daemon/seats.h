@@ -128,6 +128,7 @@ void seats_create(struct seats *s, const struct seat_waiter *w, const struct box
 void seats_destroy(struct seats *s, const struct seat_waiter *w, const char *id);
 void seats_freeze(struct seats *s, const struct seat_waiter *w, const char *id, bool on);
 void seats_list(struct seats *s, const struct seat_waiter *w);
+void seats_look(struct seats *s, const struct seat_waiter *w, const char *id);
 void seats_forget_conn(struct seats *s, uint64_t conn); /* what it asked for and did not get is taken away again */
 void seats_drain(struct seats *s);                      /* ends all that is not handed out; no more are made */
 
@@ -155,6 +156,7 @@ int seat_limit(const struct seat *seat, const struct box_spec *spec, struct err 
 void seat_resave(const struct seat *seat);                   /* its state file; a failure is logged */
 void seat_keep(const struct seat *seat);                     /* guard has its scratch from now on */
 int seats_gauge(struct seats *s, const char *id, int gauge); /* a descriptor for the caller, or -1 */
+int seats_written(struct seats *s, const char *id);          /* the same, of all that a handed-out box writes */
 void seat_answer(struct seats *s, const struct seat_waiter *w, const struct seat_reply *r);
 
 /* uplink.c */

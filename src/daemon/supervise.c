@@ -76,10 +76,14 @@ static void conn_close(struct conn *c)
     seats_forget_conn(&sv->seats, number);
 }
 
-/* Replies that hand over a box carry its gauges. */
-static bool wants_gauges(const struct seat_reply *r)
+/* Replies that hand over a box carry its gauges, and that to LOOK a descriptor of its files. -1: none. */
+static int open_for(struct seats *s, const struct seat_reply *r, int place)
 {
-    return r->result == 0 && r->id[0] && (r->verb == SEAT_CREATE || r->verb == SEAT_LIST);
+    if (r->result != 0 || !r->id[0])
+        return -1;
+    if (r->verb == SEAT_LOOK)
+        return place == 0 ? seats_written(s, r->id) : -1;
+    return r->verb == SEAT_CREATE || r->verb == SEAT_LIST ? seats_gauge(s, r->id, place) : -1;
 }
 
 /* 0: sent, -EAGAIN: no room, else the connection is of no use any more */
@@ -94,8 +98,8 @@ static int send_reply(struct conn *c, struct seat_reply *r)
     struct msghdr m = { .msg_iov = &iov, .msg_iovlen = 1 };
 
     r->gauges = 0;
-    for (int i = 0; wants_gauges(r) && i < SEAT_GAUGES; i++) {
-        int fd = seats_gauge(&c->sv->seats, r->id, i);
+    for (int i = 0; i < SEAT_GAUGES; i++) {
+        int fd = open_for(&c->sv->seats, r, i);
         if (fd >= 0) {
             fds[n++] = fd;
             r->gauges |= 1u << i;
@@ -205,6 +209,7 @@ static void handle(struct conn *c, struct seat_request *q, size_t size, int fd)
     case SEAT_LIST: seats_list(&sv->seats, &w); return;
     case SEAT_POOL: answer_pool(sv, &w); return;
     case SEAT_SNAPSHOT: seats_snapshot(&sv->seats, &w, q->id); return;
+    case SEAT_LOOK: seats_look(&sv->seats, &w, q->id); return;
     case SEAT_VERIFY:
     case SEAT_HASH:
         if (size >= offsetof(struct seat_request, other))

@@ -70,7 +70,7 @@ static struct box *box_alloc(struct node *n)
     if (!b)
         abort();
     b->node = n;
-    b->pids_peak = b->disk_used_bytes = -1;
+    b->pids_peak = b->disk_used_bytes = b->written = -1;
     n->box_count++;
     for (int i = 0; i < SEAT_GAUGES; i++)
         b->gauges[i] = -1;
@@ -115,6 +115,7 @@ static void box_free(struct box *b)
         map_del(&b->node->seated, str_of(b->seat));
     box_key_drop(b);
     link_free(b->link);
+    box_look_end(b);
     for (int i = 0; i < SEAT_GAUGES; i++)
         if (b->gauges[i] >= 0)
             close(b->gauges[i]);
@@ -158,6 +159,15 @@ static void record_close(struct box *b)
         log_error("box end not recorded", "box=%s error='%s'; the next start will record it", b->id, e.msg);
 }
 
+static void on_destroyed(void *arg, const struct seat_reply *r, const int *take_gauges);
+
+/* Its seat. Supervise's sweeper is to be the last who lets go of its files, which takes the longer the more there are. */
+static void give_back(struct box *b)
+{
+    box_look_end(b);
+    seats_ask(b->node->seats, SEAT_DESTROY, b->seat, NULL, on_destroyed, b);
+}
+
 static void on_destroyed(void *arg, const struct seat_reply *r, const int *take_gauges)
 {
     struct box *b = arg;
@@ -165,7 +175,7 @@ static void on_destroyed(void *arg, const struct seat_reply *r, const int *take_
 
     if (r->result < 0 && r->err.code != ERR_NOT_FOUND) {
         /* supervise went away: asked again until it says that nothing is left. */
-        seats_ask(b->node->seats, SEAT_DESTROY, b->seat, NULL, on_destroyed, b);
+        give_back(b);
         return;
     }
     record_close(b);
@@ -232,7 +242,7 @@ void box_close(struct box *b, const char *reason, void (*cb)(void *arg, struct b
     err_set(&e, ERR_NOT_FOUND, "box %s was %s", b->id, reason);
     evict(b, OUTCOME_KILLED, &e);
     if (!creating) /* else on_created sees CLOSING and gives it back */
-        seats_ask(b->node->seats, SEAT_DESTROY, b->seat, NULL, on_destroyed, b);
+        give_back(b);
 }
 
 void box_let_go(struct box *b, struct session *s, const char *reason)
@@ -401,7 +411,7 @@ static void creation_failed(struct box *b, const struct err *why)
     tell(&b->opening, b, &e);
     evict(b, OUTCOME_INFRA_ERROR, &e);
     if (b->id[0])
-        seats_ask(b->node->seats, SEAT_DESTROY, b->seat, NULL, on_destroyed, b);
+        give_back(b);
     else {
         tell(&b->closing, b, NULL);
         box_free(b);
@@ -474,7 +484,7 @@ static void on_created(void *arg, const struct seat_reply *r, const int *take_ga
     b->setup_us = r->setup_us;
     b->unenforced = r->unenforced;
     if (b->state == BOX_CLOSING) { /* nobody wants it any more */
-        seats_ask(b->node->seats, SEAT_DESTROY, b->seat, NULL, on_destroyed, b);
+        give_back(b);
         return;
     }
     if (box_record(b, &e) < 0 || link_open(b->link, b->node->opts.home, b->seat, &e) < 0) {
@@ -514,6 +524,7 @@ int box_move(struct box *b, const struct seat_reply *r, const int *take_gauges, 
     b->link = link;
     char old[BOX_ID_MAX];
     memcpy(old, b->seat, sizeof old);
+    box_look_end(b);
     take_seat(b, r->id);
     for (int i = 0; i < SEAT_GAUGES; i++) {
         if (b->gauges[i] >= 0)
@@ -622,7 +633,7 @@ void on_box_dead(void *arg, const struct seat_reply *r)
             (r->status & 127) ? r->status & 127 : r->status >> 8 & 255, r->oom ? ": out of memory" : "");
     log_warn("box lost", "box=%s %s", b->id, e.msg);
     evict(b, r->oom ? OUTCOME_OOM : OUTCOME_BOX_LOST, &e);
-    seats_ask(n->seats, SEAT_DESTROY, b->seat, NULL, on_destroyed, b);
+    give_back(b);
 }
 
 /* --- the link --- */
@@ -734,7 +745,7 @@ static void on_down(void *arg, const char *why)
     b->close_reason = "lost";
     err_set(&e, ERR_NOT_FOUND, "box %s cannot be reached any more", b->id);
     evict(b, OUTCOME_BOX_LOST, &e);
-    seats_ask(b->node->seats, SEAT_DESTROY, b->seat, NULL, on_destroyed, b);
+    give_back(b);
 }
 
 /* --- pause and resume --- */

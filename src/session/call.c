@@ -4,7 +4,8 @@
  *    │ key given: LOOKUP (recorder: was it answered before?)    │
  *    ├─ no box: run here ───────────────────────────────────────┤
  *    ├─ about a box, or another process's: call_promise: INTENT, then its work ───────────┤
- *    └─ QUEUED in its session ── call_send: INTENT, CALL ── RUNNING ── RESULT from init ── STORING (blobs) ──┤
+ *    └─ QUEUED in its session ─┬─ a look that serve can take itself (call_look.c) ──────────┤
+ *                              └─ call_send: INTENT, CALL ── RUNNING ── RESULT from init ── STORING (blobs) ──┤
  *                                                                                        finish: RESULT or STEP
  *                                                                                        in the journal (sync)
  *                                                                                                  │
@@ -62,7 +63,7 @@ static void print_fields(const struct call *c, const void *result, struct buf *o
     jw_obj_end(&w);
 }
 
-static bool print_result(struct call *c, const void *result)
+bool call_print_result(struct call *c, const void *result)
 {
     print_fields(c, result, &c->out);
     if (c->out.full) {
@@ -174,7 +175,7 @@ static void print_data(struct call *c, const struct wire_result *r)
         if (f->session)
             *(struct str *)((char *)result + f->offset) = c->session ? str_of(c->session->name) : (struct str){ 0 };
     hold_back(c, r->flows, result);
-    if (!print_result(c, result))
+    if (!call_print_result(c, result))
         return;
     if (call_keep_fields(c, result)) {
         struct buf short_one;
@@ -191,18 +192,26 @@ static uint64_t events_of(const struct box *b, int gauge, const char *key)
     return n > 0 ? (uint64_t)n : 0;
 }
 
+void call_known_gauges(struct call *c)
+{
+    const struct box *b = c->box;
+
+    c->unenforced = b->unenforced;
+    c->peak_bytes = b->peak_bytes;
+    c->pids_peak = b->pids_peak;
+    c->disk_used_bytes = b->disk_used_bytes;
+}
+
 /* The kernel's counters tell what init cannot: a kill by the memory limit, a fork refused by the pids limit. */
 static void read_gauges(struct call *c)
 {
     struct box *b = c->box;
 
-    c->unenforced = b->unenforced;
-    if (c->tool->flags & TOOL_READ_ONLY) { /* it allocates nothing to speak of: the box's figure, without asking */
-        c->peak_bytes = b->peak_bytes;
-        c->pids_peak = b->pids_peak;
-        c->disk_used_bytes = b->disk_used_bytes;
+    if (c->tool->flags & TOOL_READ_ONLY) {
+        call_known_gauges(c);
         return;
     }
+    c->unenforced = b->unenforced;
     int64_t cpu = gauge_cpu_us(b);
     if (cpu >= 0 && c->cpu_before >= 0)
         c->cpu_us = cpu - c->cpu_before;
@@ -342,6 +351,8 @@ void call_send(struct call *c)
     if (!c->silent)
         c->step = ++c->trajectory->steps;
     origin_fill(c->box, c->tool, &c->arena, c->bound);
+    if (call_look(c))
+        return;
     if (c->backend->interprets && !c->silent && !(c->tool->flags & TOOL_READ_ONLY))
         c->box->carried.interpreted = true;
     buf_init(&c->packed, LIMIT_FRAME);
@@ -487,7 +498,7 @@ static void run_here(struct call *c)
         call_fail(c, theirs ? OUTCOME_INVALID_REQUEST : OUTCOME_TASK_ERROR, &e, false);
         return;
     }
-    if (print_result(c, result))
+    if (call_print_result(c, result))
         c->outcome = OUTCOME_OK;
     call_finish(c);
 }

@@ -12,6 +12,11 @@ struct call *call_new(struct node *n);
 void call_proceed(struct call *c);       /* it may run */
 void call_send_recorded(struct call *c); /* its INTENT is written: what the tool does begins */
 
+bool call_print_result(struct call *c, const void *result); /* as its data; false: it is too large, and has failed */
+void call_known_gauges(struct call *c); /* of what allocates nothing to speak of: its box's, without asking */
+/* call_look.c. True: serve could do it itself, and it is over. */
+bool call_look(struct call *c);
+
 /* call_end.c */
 void call_free(struct call *c);
 void call_wait(struct call *c, on_call_done *cb, void *arg); /* one more who is told */

@@ -40,9 +40,10 @@ struct node_opts {
     int64_t retention_age_ms, retention_count; /* 0: no limit */
     const char *retention_keep_tags;           /* "a,b" */
     int64_t box_max;
-    const char *box_proxy;   /* of the default box; "": none */
-    const char *box_mounts;  /* the default box has these directories of the host: "/a:/b"; "": none */
-    const char *ready_ports; /* of the default box: "80,8080"; "": none */
+    const char *box_workspace; /* where relative paths begin */
+    const char *box_proxy;     /* of the default box; "": none */
+    const char *box_mounts;    /* the default box has these directories of the host: "/a:/b"; "": none */
+    const char *ready_ports;   /* of the default box: "80,8080"; "": none */
     int64_t session_ttl_ms;
     int64_t call_timeout_ms, call_timeout_max_ms;
     int64_t repo_timeout_ms; /* of a clone, and of each set-up command */
@@ -123,6 +124,8 @@ struct box {
     int breaks;   /* of its link, since breaks_from_ms */
     int64_t breaks_from_ms;
     int gauges[SEAT_GAUGES];
+    int written;                  /* directory of all that it writes, for call_look.c; -1: not there (yet) */
+    bool written_asked;           /* of supervise, for this seat */
     int64_t peak_bytes;           /* of memory, as last read; the kernel counts anew for each call */
     int64_t peak_max_bytes;       /* of all calls so far */
     int64_t pids_peak;            /* of processes, in all its calls and since; -1: not known */
@@ -307,6 +310,7 @@ int box_ask_fits(const struct box *b, const struct json *config, struct err *e);
 struct box *box_adopt(struct node *n, const struct seat_reply *r, const int *take_gauges, const struct json *record);
 void box_link(struct box *b); /* after its calls are known again: what init names and we do not know is acknowledged */
 void on_box_dead(void *arg, const struct seat_reply *r); /* from supervise */
+void box_look_end(struct box *b);                        /* call_look.c: it has another seat, or soon has none */
 
 /* worker.c */
 /* id absent: a new one */

@@ -46,7 +46,9 @@ static void asked_free(struct asked *a)
 
 static void answer(struct asked *a, const struct seat_reply *r, const int *gauges)
 {
-    static const int none[SEAT_GAUGES] = { -1, -1, -1, -1, -1, -1 };
+    int none[SEAT_GAUGES];
+
+    memset(none, -1, sizeof none);
     a->cb(a->arg, r, gauges ? gauges : none);
     asked_free(a);
 }
@@ -116,6 +118,7 @@ static size_t size_of(const struct seat_request *q)
     case SEAT_LIST:
     case SEAT_POOL:
     case SEAT_DEAD:
+    case SEAT_LOOK:
     case SEAT_SNAPSHOT: break;
     }
     return offsetof(struct seat_request, spec);

@@ -1,6 +1,6 @@
-/* Files of a box: what the tools are called, take and give. The work (file_io.c, file_tree.c, file_glob.c, file_grep.c,
- * file_text.c, file_undo.c) is done inside the box, as its user, so that no path which an agent chose is ever resolved
- * on the host. */
+/* Files of a box: what the tools are called, take and give. The work (file_io.c, file_read.c, file_tree.c, file_glob.c,
+ * file_grep.c, file_text.c, file_undo.c) is done inside the box, as its user: no path which an agent chose leads to
+ * anything of the host's. file_read.c says what serve may look at without the box. */
 #include "base/auto.h"
 #include "base/limits.h"
 #include "tool/file_internal.h"
@@ -397,6 +397,7 @@ static const struct tool file_tools[] = {
       .title = "Read a file",
       .help = "Reads a file, or some of its lines. Text comes back as it is, other bytes as base64.",
       .flags = TOOL_NEEDS_BOX | TOOL_QUICK | LOOKS,
+      .look = SERVE_CODE(file_read_look),
       ROW(read, read_fields, file_read_params, read_result_fields, file_read_result) },
     { .name = "file:write",
       .title = "Write a file",

@@ -11,6 +11,7 @@
 
 struct hand;
 struct stat;
+struct tool_look;
 
 /* --- parameters and results --- */
 
@@ -195,8 +196,18 @@ FILE_RUN(download);
 FILE_RUN(upload_tar);
 FILE_RUN(download_tar);
 
+/* --- file_read.c --- */
+
+enum { FILE_QUICK_BYTES = 64 * 1024 }; /* a read up to this may be done by init itself, or by serve */
+int file_read_look(const struct tool_look *l, const void *params, void *result);
+int64_t file_count_lines(struct str s);
+/* Lines first..last, counted from 1, with their newlines. */
+struct str file_cut_lines(struct str s, int64_t first, int64_t last);
+
 /* --- file_io.c --- */
 
+/* As file_path, for who has no hand. */
+int file_absolute(struct arena *a, struct str cwd, struct str path, char **ret, struct err *e);
 /* The absolute path that a client's path means, in the hand's arena, without "//" and "/./". What it names, with all
  * symbolic links on the way, is the kernel's decision: this is the agent's own box. */
 int file_path(struct hand *h, struct str path, char **ret, struct err *e);
@@ -218,9 +229,6 @@ int file_make_parents(char *path, struct err *e); /* of path; path itself is not
 /* Opens for writing, and makes parents first if they are missing. */
 int file_create(char *path, int flags, bool mkdirs, struct stat *st, struct err *e);
 const char *file_type_name(mode_t mode);
-int64_t file_count_lines(struct str s);
-/* Lines first..last, counted from 1, with their newlines. */
-struct str file_cut_lines(struct str s, int64_t first, int64_t last);
 
 struct file_rows { /* grows in an arena */
     struct arena *a;

@@ -1,7 +1,5 @@
-/* Reading, writing, listing: what every file tool is made of. Runs in a hand, in the box (file_internal.h). */
+/* Opening, writing, listing: what every file tool is made of. Runs in a hand, in the box (file_internal.h). */
 #include "tool/file_internal.h"
-
-#ifdef IN_BOX
 
 #include <dirent.h>
 #include <errno.h>
@@ -15,8 +13,6 @@
 #include "base/field.h"
 #include "base/limits.h"
 #include "init/hand.h"
-
-enum { QUICK_BYTES = 64 * 1024 }; /* a read up to this may be done by init itself */
 
 /* --- paths --- */
 
@@ -41,7 +37,7 @@ static void tidy(char *path)
     *to = 0;
 }
 
-int file_path(struct hand *h, struct str path, char **ret, struct err *e)
+int file_absolute(struct arena *a, struct str cwd, struct str path, char **ret, struct err *e)
 {
     char *z;
 
@@ -50,14 +46,21 @@ int file_path(struct hand *h, struct str path, char **ret, struct err *e)
     if (memchr(path.p, 0, path.n))
         return err_set(e, ERR_INVALID, "path contains a NUL byte");
     if (path.p[0] == '/')
-        z = arena_z(h->arena, path);
+        z = arena_z(a, path);
     else if (str_is(path, "~") || (path.n > 1 && path.p[0] == '~' && path.p[1] == '/'))
-        z = arena_printf(h->arena, "%.*s%.*s", STR_ARG(h->cwd), (int)path.n - 1, path.p + 1);
+        z = arena_printf(a, "%.*s%.*s", STR_ARG(cwd), (int)path.n - 1, path.p + 1);
     else
-        z = arena_printf(h->arena, "%.*s/%.*s", STR_ARG(h->cwd), STR_ARG(path));
+        z = arena_printf(a, "%.*s/%.*s", STR_ARG(cwd), STR_ARG(path));
     tidy(z);
     *ret = z;
     return 0;
+}
+
+#ifdef IN_BOX
+
+int file_path(struct hand *h, struct str path, char **ret, struct err *e)
+{
+    return file_absolute(h->arena, h->cwd, path, ret, e);
 }
 
 bool file_is_name(struct str s)
@@ -165,7 +168,7 @@ int file_read_all(struct hand *h, const char *path, struct str *ret, struct stat
     if (st->st_size > LIMIT_FILE_IO)
         return too_large(path, st->st_size, e);
     /* A file of /proc says 0 and may take its time. */
-    if (h->quick && (st->st_size == 0 || st->st_size > QUICK_BYTES))
+    if (h->quick && (st->st_size == 0 || st->st_size > FILE_QUICK_BYTES))
         return -EAGAIN;
     return slurp(fd, path, (size_t)st->st_size, h->arena, ret, e);
 }
@@ -226,173 +229,6 @@ int file_create(char *path, int flags, bool mkdirs, struct stat *st, struct err 
         return fd;
     int r = file_make_parents(path, e);
     return r < 0 ? r : file_open(path, O_WRONLY | O_CREAT | flags, st, e);
-}
-
-/* --- read --- */
-
-int64_t file_count_lines(struct str s)
-{
-    int64_t n = 0;
-
-    for (const char *p = s.p, *end = s.p + s.n; p < end; n++) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        p = nl ? nl + 1 : end;
-    }
-    return n;
-}
-
-struct str file_cut_lines(struct str s, int64_t first, int64_t last)
-{
-    const char *end = s.p + s.n;
-    const char *from = end;
-    const char *p = s.p;
-
-    for (int64_t line = 1; p < end && line <= last; line++) {
-        if (line == first)
-            from = p;
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        p = nl ? nl + 1 : end;
-    }
-    return from < p ? (struct str){ from, (size_t)(p - from) } : STR("");
-}
-
-static struct str base64_of(struct arena *a, struct str s)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *out = arena_alloc(a, (s.n + 2) / 3 * 4 + 1);
-    char *o = out;
-
-    for (size_t i = 0; i < s.n; i += 3) {
-        const unsigned char *p = (const unsigned char *)s.p + i;
-        unsigned left = (unsigned)(s.n - i);
-        unsigned v = (unsigned)p[0] << 16 | (left > 1 ? (unsigned)p[1] << 8 : 0) | (left > 2 ? p[2] : 0u);
-        *o++ = digits[v >> 18];
-        *o++ = digits[v >> 12 & 63];
-        *o++ = left > 1 ? digits[v >> 6 & 63] : '=';
-        *o++ = left > 2 ? digits[v & 63] : '=';
-    }
-    return (struct str){ out, (size_t)(o - out) };
-}
-
-/* What is to be kept of a file that may be larger than memory. */
-struct line_scan {
-    struct buf kept;
-    int64_t first, last, line; /* line: the one that the next byte belongs to */
-    bool in_line;              /* it has begun */
-};
-
-static void scan_lines(struct line_scan *s, const char *p, size_t n)
-{
-    const char *end = p + n;
-
-    while (p < end) {
-        const char *nl = memchr(p, '\n', (size_t)(end - p));
-        const char *next = nl ? nl + 1 : end;
-        if (s->line >= s->first && s->line <= s->last)
-            buf_add(&s->kept, p, (size_t)(next - p));
-        s->in_line = !nl;
-        s->line += nl ? 1 : 0;
-        p = next;
-    }
-}
-
-static int read_range(struct hand *h, int fd, const char *path, struct line_scan *s, struct file_read_result *r,
-                      struct err *e)
-{
-    char *block = arena_alloc(h->arena, 64 * KiB);
-    int64_t size = 0;
-
-    for (;;) {
-        ssize_t n = read(fd, block, 64 * KiB);
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0)
-            return err_sys(e, "read %s", path);
-        if (n == 0)
-            break;
-        size += n;
-        scan_lines(s, block, (size_t)n);
-        if (s->kept.full)
-            return err_set(e, ERR_LIMIT, "read %s: these lines exceed LIMIT_FILE_IO (%ld bytes)", path, LIMIT_FILE_IO);
-        if (size > LIMIT_LINE_COUNT && s->line > s->last) { /* nobody wants to wait for the number of lines */
-            r->lines = FIELD_ABSENT;
-            r->truncated = true;
-            return 0;
-        }
-    }
-    r->size = size;
-    r->lines = s->line - 1 + s->in_line;
-    r->truncated = (int64_t)s->kept.n < size;
-    return 0;
-}
-
-static int read_lines(struct hand *h, const struct file_read_params *p, const char *path, struct file_read_result *r,
-                      struct err *e)
-{
-    struct line_scan s = {
-        .first = p->start_line == FIELD_ABSENT ? 1 : p->start_line,
-        .last = p->end_line == FIELD_ABSENT ? INT64_MAX : p->end_line,
-        .line = 1,
-    };
-    struct stat st;
-    auto_close int fd = file_open(path, O_RDONLY, &st, e);
-
-    if (fd < 0)
-        return fd;
-    if (s.last < s.first)
-        return err_set(e, ERR_INVALID, "end_line %lld is before start_line %lld", (long long)s.last,
-                       (long long)s.first);
-    r->size = st.st_size;
-    buf_init(&s.kept, LIMIT_FILE_IO);
-    int n = read_range(h, fd, path, &s, r, e);
-    if (n >= 0)
-        r->content = arena_copy(h->arena, buf_view(&s.kept));
-    buf_done(&s.kept);
-    return n;
-}
-
-int file_read_run(struct hand *h, const void *params, void *result, struct err *e)
-{
-    const struct file_read_params *p = params;
-    struct file_read_result *r = result;
-    struct stat st;
-    char *path = NULL;
-
-    int n = file_path(h, p->path, &path, e);
-    if (n < 0)
-        return n;
-    if (p->sudo && h->quick)
-        return -EAGAIN;
-    if (p->sudo) {
-        n = file_sudo_read(h, path, &r->content, e);
-        r->size = (int64_t)r->content.n;
-        r->lines = n < 0 ? 0 : file_count_lines(r->content);
-        if (n >= 0 && (p->start_line != FIELD_ABSENT || p->end_line != FIELD_ABSENT))
-            r->content = file_cut_lines(r->content, p->start_line == FIELD_ABSENT ? 1 : p->start_line,
-                                        p->end_line == FIELD_ABSENT ? INT64_MAX : p->end_line);
-    } else if (p->start_line != FIELD_ABSENT || p->end_line != FIELD_ABSENT) {
-        if (h->quick)
-            return -EAGAIN;
-        n = read_lines(h, p, path, r, e);
-    } else {
-        n = file_read_all(h, path, &r->content, &st, e);
-        r->size = (int64_t)r->content.n;
-        r->lines = n < 0 ? 0 : file_count_lines(r->content);
-    }
-    if (n < 0)
-        return n;
-
-    r->path = str_of(path);
-    bool text = !str_is(p->encoding, "base64") && utf8_ok(r->content);
-    if (!text && str_is(p->encoding, "utf-8")) {
-        err_set(e, ERR_INVALID, "read %s: not UTF-8 text; ask for encoding base64", path);
-        e->sys = EILSEQ;
-        return -EILSEQ;
-    }
-    r->encoding = text ? STR("utf-8") : STR("base64");
-    if (!text)
-        r->content = base64_of(h->arena, r->content);
-    return 0;
 }
 
 /* --- write --- */

@@ -44,6 +44,12 @@ struct tool_env { /* what a tool that runs in serve is given */
     void *session_state; /* KIND_HYBRID: what the backend's open() made */
 };
 
+struct tool_look { /* what serve may see of a box without asking it */
+    struct arena *arena;
+    int files;      /* directory of all that the box wrote: root/, usr/ and tmp/, as its layers have them */
+    struct str cwd; /* where relative paths begin; absent: not known */
+};
+
 struct tool {
     const char *name;  /* "bash:run" */
     const char *title; /* a few words */
@@ -59,6 +65,10 @@ struct tool {
     int (*run)(struct tool_env *env, const void *params, void *result, struct err *e); /* in serve */
     int (*run_hand)(struct hand *h, const void *params, void *result, struct err *e);  /* in the box; may block */
     void (*begin)(struct task *t, const void *params); /* in the box, in init's loop; ends with task_finish() */
+
+    /* Nullable, TOOL_READ_ONLY: the same answer, found by serve itself; must not wait for anything. < 0: not to be found
+     * that way, whatever the reason: the box is asked. */
+    int (*look)(const struct tool_look *l, const void *params, void *result);
 };
 
 struct backend {
@@ -87,9 +97,11 @@ struct backend {
 };
 
 #ifdef IN_BOX
-#define BOX_CODE(fn) (fn)
+#define BOX_CODE(fn)   (fn)
+#define SERVE_CODE(fn) NULL
 #else
-#define BOX_CODE(fn) NULL
+#define BOX_CODE(fn)   NULL
+#define SERVE_CODE(fn) (fn)
 #endif
 
 extern const struct backend *const *backends; /* NULL-terminated; src/tool/table.c */

@@ -10,7 +10,7 @@
 #include "base/err.h"
 #include "base/limits.h"
 
-enum { SEAT_VERSION = 4, BOX_ID_MAX = 32, LAYER_ID_MAX = 32, STATE_ROOT_MAX = 72, SEAT_GAUGES = 7 };
+enum { SEAT_VERSION = 5, BOX_ID_MAX = 32, LAYER_ID_MAX = 32, STATE_ROOT_MAX = 72, SEAT_GAUGES = 7 };
 
 enum seat_verb {
     SEAT_CREATE = 1, /* spec -> one reply with the box's id and gauges */
@@ -33,6 +33,7 @@ enum seat_verb {
      * layer, "r HEX" a root that stays. Those of living boxes stay as well. */
     SEAT_GC,
     SEAT_CREATE_CLEAN, /* as CREATE, but no parked seat in which something was written while it was warmed up */
+    SEAT_LOOK, /* id -> a descriptor, in the place of the first gauge: the directory of all that the box writes */
 };
 
 enum box_network { BOX_NETWORK_NONE, BOX_NETWORK_FULL };

@@ -237,6 +237,17 @@ def test_supervise_killed_while_boxes_are_made_leaves_none_that_nobody_owns(serv
     assert sg.settle(server, before, 10, slack) == {}
 
 
+def test_supervise_killed_before_it_answers_costs_serve_none_of_its_own_descriptors(server):
+    first = os.readlink(f"/proc/{server.role('serve')}/fd/0")
+    os.kill(server.role("supervise"), signal.SIGSTOP)
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(server.request, "POST", "/sg/v1/boxes", {"cold": True})
+        time.sleep(0.2)
+        os.kill(server.role("supervise"), signal.SIGKILL)
+        assert asked.result().status in (500, 503)
+    assert os.readlink(f"/proc/{server.role('serve')}/fd/0") == first
+
+
 def test_supervise_killed_while_a_box_is_destroyed_the_box_is_gone_in_the_end(server):
     for _ in range(5):
         box = server.create()

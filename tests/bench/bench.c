@@ -86,7 +86,7 @@ static const struct {
     { "files", measure_file_setup },    { "steps", measure_check_steps },
     { "port", print_free_port },        { "wait", wait_ready },
     { "clean", destroy_all },           { "forward", measure_forward },
-    { "terminals", measure_terminals }, { "hop", serve_hop },
+    { "terminals", measure_terminals },
 };
 
 int main(int argc, char **argv)

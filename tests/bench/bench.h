@@ -76,7 +76,6 @@ void measure_density(void);
 void measure_record(void);
 void measure_forward(void);
 void measure_terminals(void);
-void serve_hop(void);
 void measure_verify(void);
 void measure_file_setup(void);
 void measure_check_steps(void);

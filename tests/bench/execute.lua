@@ -3,6 +3,7 @@
 local calls = {
     echo = '"action":"probe:echo","params":{"text":"hello"}',
     read = '"action":"file:read","params":{"path":"k.txt"}',
+    private = '"action":"file:read","params":{"path":"private.txt"}', -- only the box may read it: its init is asked
     mcp = '"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"probe_echo","arguments":{"text":"hello"}}',
 }
 local call = calls[os.getenv("BENCH_CALL") or "echo"]

@@ -312,10 +312,28 @@ void measure_verify(void)
 
 /* --- for wrk --- */
 
-/* 32 workers with a box and a file of 1 KiB in each. */
+static void check_file(struct http *h, int worker, const char *name, const char *mode, const char *text)
+{
+    char body[2048];
+
+    snprintf(body, sizeof body,
+             "{\"worker_id\":\"wrk-%02d\",\"action\":\"file:write\","
+             "\"params\":{\"path\":\"%s\",\"mode\":\"%s\",\"content\":\"%s\"}}",
+             worker, name, mode, text);
+    http_call(h, "POST", "/api/v1/execute", body);
+    http_expect(h, 200, "file:write");
+    snprintf(body, sizeof body, "{\"worker_id\":\"wrk-%02d\",\"action\":\"file:read\",\"params\":{\"path\":\"%s\"}}",
+             worker, name);
+    http_call(h, "POST", "/api/v1/execute", body);
+    http_expect(h, 200, "file:read");
+    if (json_number(h->body, "code", -1) != 0 || !strstr(h->body, text))
+        die("file:read: %.400s", h->body);
+}
+
+/* 32 workers with a box and two files of 1 KiB in each. */
 void measure_file_setup(void)
 {
-    char body[2048], text[1025];
+    char body[256], text[1025];
     struct http h;
 
     memset(text, 'x', 1024);
@@ -327,18 +345,8 @@ void measure_file_setup(void)
         snprintf(body, sizeof body, "{\"worker_id\":\"wrk-%02d\",\"resource_type\":\"file\"}", i);
         http_call(&h, "POST", "/api/v1/session/create", body);
         http_expect(&h, 200, "session/create");
-        snprintf(
-            body, sizeof body,
-            "{\"worker_id\":\"wrk-%02d\",\"action\":\"file:write\",\"params\":{\"path\":\"k.txt\",\"content\":\"%s\"}}",
-            i, text);
-        http_call(&h, "POST", "/api/v1/execute", body);
-        http_expect(&h, 200, "file:write");
-        snprintf(body, sizeof body,
-                 "{\"worker_id\":\"wrk-%02d\",\"action\":\"file:read\",\"params\":{\"path\":\"k.txt\"}}", i);
-        http_call(&h, "POST", "/api/v1/execute", body);
-        http_expect(&h, 200, "file:read");
-        if (json_number(h.body, "code", -1) != 0 || !strstr(h.body, text))
-            die("file:read: %.400s", h.body);
+        check_file(&h, i, "k.txt", "644", text);
+        check_file(&h, i, "private.txt", "600", text);
     }
     http_close(&h);
 }

@@ -38,7 +38,7 @@ mkdir -p "$out" || exit 2
 work=$(mktemp -d /tmp/sgb.XXXXXX) || exit 2
 chmod 711 "$work"
 home=$work/h
-guard= echo_pid= hop_pid= port=
+guard= echo_pid= port=
 say() { echo "bench: $*" >&2; }
 
 # --- what is started here is ended here ---
@@ -63,12 +63,10 @@ stop_server() {
 }
 
 stop_echo() {
-    [ -n "$echo_pid$hop_pid" ] || return 0
-    # shellcheck disable=SC2086 -- one word per process
-    kill $echo_pid $hop_pid 2>/dev/null
-    # shellcheck disable=SC2086
-    wait $echo_pid $hop_pid 2>/dev/null
-    echo_pid= hop_pid=
+    [ -n "$echo_pid" ] || return 0
+    kill "$echo_pid" 2>/dev/null
+    wait "$echo_pid" 2>/dev/null
+    echo_pid=
 }
 
 # The server leaves its control group; if it died, those of boxes too, which end by themselves (--orphan-timeout).
@@ -141,10 +139,7 @@ start_echo() {
     (cd tests/bench && exec "$python" -B -m uvicorn --host 127.0.0.1 --port "$echo_port" --loop uvloop --http httptools \
         --no-access-log --log-level warning echo_app:app) >"$out/uvicorn.log" 2>&1 </dev/null &
     echo_pid=$!
-    hop_port=$("$out/bench" port) || exit 1
-    "$out/bench" -p "$hop_port" -o "$work" hop &
-    hop_pid=$!
-    "$out/bench" -p "$echo_port" wait && "$out/bench" -p "$hop_port" wait
+    "$out/bench" -p "$echo_port" wait
 }
 
 wrk_once() { # name, port, call; appends requests/s to <name>.rps
@@ -178,14 +173,15 @@ measure_throughput() {
         wrk_once fastapi-echo "$echo_port" echo
         answered=0
         wrk_once sandglass-read "$port" read && noop=$((noop + answered))
-        wrk_once hop-read "$hop_port" read
+        answered=0
+        wrk_once sandglass-private "$port" private && noop=$((noop + answered))
     done
     after=$(harness steps)
     stop_echo
     rate_row "throughput: no-op tool, recorded" sandglass-echo fastapi-echo 4
     rate_row "throughput: file:read 1 KiB, recorded" sandglass-read fastapi-echo 2
-    rate_row "throughput: the way of file:read alone" hop-read fastapi-echo -
-    for i in sandglass-echo sandglass-read fastapi-echo hop-read; do
+    rate_row "throughput: the same, by the box's init" sandglass-private fastapi-echo -
+    for i in sandglass-echo sandglass-read sandglass-private fastapi-echo; do
         printf '  %s\t%s\t\t-\t-\t-\t\n' "$i" "$(sort -n "$out/$i.wrk" | sed -n "$(((rounds + 1) / 2))p")" >>"$out/rows.tsv"
     done
     printf '  recorded\t%d steps more in the log\t%d answered\t-\t-\t-\t\n' $((after - before)) "$noop" >>"$out/rows.tsv"

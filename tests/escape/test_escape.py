@@ -904,6 +904,43 @@ def test_flood_in_one_box_does_not_hurt_another(server, box, other, what):
         server.destroy(made)
 
 
+# ---- reads that the server does by itself ----
+
+SWAP = '''
+import itertools
+os.makedirs("/home/gem/swap/d/tmp", exist_ok=True)
+open("/home/gem/swap/d/tmp/NAME", "w").write("of the box")
+os.chdir("/home/gem/swap")
+for name, target in (("l1", "/"), ("l2", "../" * 12), ("l3", "/proc/self/root"), ("l4", "/proc/1/root"), ("l5", "/proc/1/cwd")):
+    os.path.lexists(name) or os.symlink(target, name)
+for name in itertools.cycle(("l1", "l2", "l3", "l4", "l5")):  # 316: renameat2, 2: exchange
+    call(316, -100, text("d"), -100, text(name), 2)
+    call(316, -100, text("d"), -100, text(name), 2)
+'''
+
+
+def test_read_while_a_directory_turns_into_a_link_shows_nothing_of_the_host(server, box):
+    """file:read of what the box wrote is done outside of it, on a path that the box changes meanwhile."""
+    box.tool("file:write", {"path": "/tmp/swap.py", "content": PRELUDE + SWAP.replace("NAME", CANARY)})
+    box.run("(setsid /usr/bin/python3 /tmp/swap.py >/dev/null 2>&1 &); sleep 0.5")
+    seen = set()
+    for _ in range(3000):
+        r = box.tool("file:read", {"path": f"swap/d/tmp/{CANARY}"}, status=None)
+        seen.add(r["data"]["content"] if r["outcome"] == "ok" else r["outcome"])
+    assert "of the box" in seen and seen <= {"of the box", "task_error"}, seen
+
+
+@pytest.mark.parametrize("path", [f"/../../../../../../../tmp/{CANARY}", f"/tmp/../../../../../../tmp/{CANARY}", f"link/tmp/{CANARY}",
+                                  f"/proc/1/root/tmp/{CANARY}", f"/proc/self/root/tmp/{CANARY}", f"/tmp/link/{CANARY}", "/../lower", "/../dev/null",
+                                  "/../root.work/work", f"/root/../../lower/tmp/{CANARY}", "/.", "/tmp/.", "//", "/usr/../../dev"])
+def test_read_of_a_path_that_leads_out_shows_nothing_of_the_host(server, box, canaries, path):
+    box.run("ln -sfn / link; ln -sfn / /tmp/link; ln -sfn /../../../tmp /tmp/link; echo x > f")
+    for _ in range(3):  # the first by init, the others perhaps by serve
+        box.tool("file:read", {"path": "f"})
+        r = box.tool("file:read", {"path": path}, status=None)
+        assert r["outcome"] in ("task_error", "invalid_request"), r
+
+
 # ---- lies ----
 
 def test_box_that_lies_about_its_results_fools_only_itself(server, box, other):

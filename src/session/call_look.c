@@ -1,0 +1,60 @@
+/* Calls that only look at what their box wrote. Where the tool can do that from outside (tool.look), the box is not asked:
+ * nothing is sent, nothing runs there, and one record says it all, as with a tool that has no box. */
+#include <unistd.h>
+
+#include "base/auto.h"
+#include "session/call_parts.h"
+#include "session/seats.h"
+
+static void on_written(void *arg, const struct seat_reply *r, const int *take_fds)
+{
+    struct box *b = box_of_seat(arg, r->id);
+
+    if (b && b->state != BOX_CLOSING && b->written < 0)
+        b->written = take_fds[0];
+    else if (take_fds[0] >= 0)
+        close(take_fds[0]);
+}
+
+/* Most boxes are never asked for a file: supervise is asked with the first one, which init reads meanwhile. */
+static void ask_supervise(struct box *b)
+{
+    if (b->written_asked)
+        return;
+    b->written_asked = true;
+    seats_ask(b->node->seats, SEAT_LOOK, b->seat, NULL, on_written, b->node);
+}
+
+void box_look_end(struct box *b)
+{
+    if (b->written >= 0)
+        close(TAKE_FD(b->written));
+    b->written_asked = false;
+}
+
+bool call_look(struct call *c)
+{
+    struct box *b = c->box;
+
+    if (!c->tool->look || c->silent)
+        return false;
+    if (b->written < 0) {
+        ask_supervise(b);
+        return false;
+    }
+    /* One that an earlier serve had may be from before the setting was changed. */
+    struct tool_look l = { .arena = &c->arena, .files = b->written };
+    if (!b->adopted)
+        l.cwd = str_of(b->node->opts.box_workspace);
+    void *result = arena_alloc(&c->arena, c->tool->result_size + 1);
+    field_defaults(c->tool->result, result, c->tool->result_size);
+    int64_t begin = now_us();
+    if (c->tool->look(&l, c->bound, result) < 0)
+        return false;
+    c->run_us = now_us() - begin;
+    call_known_gauges(c);
+    if (call_print_result(c, result))
+        c->outcome = OUTCOME_OK;
+    call_finish(c);
+    return true;
+}
