@@ -345,6 +345,46 @@ def test_waiting_for_input_of_event_loops(box, command, prompt):
     box.tool("bash:kill")
 
 
+ASYNCIO = """python3 -c '
+import asyncio, multiprocessing, os, socket, sys, threading, time
+async def lines():
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+def got(line):
+    print("got", line, flush=True)
+    os._exit(0)
+async def main():
+    loop = asyncio.get_running_loop()
+    %s
+asyncio.run(main())'"""
+
+
+@pytest.mark.parametrize("ask", [
+    'r = await lines(); print("age? ", end="", flush=True); got((await r.readline()).decode())',
+    'loop.add_reader(0, lambda: got(sys.stdin.readline())); print("age? ", end="", flush=True); await asyncio.sleep(60)',
+    'got(await asyncio.to_thread(input, "age? "))',
+    'loop.run_in_executor(None, lambda: got(sys.stdin.readline())); print("age? ", end="", flush=True); await asyncio.sleep(60)'])
+def test_waiting_for_input_of_asyncio(box, ask):
+    r = box.run(ASYNCIO % ask, timeout=20)["data"]
+    assert (r["status"], r["prompt"]) == ("waiting_for_input", "age? ")
+    assert box.tool("bash:input", {"data": "word\n"})["data"]["stdout"].strip() == "got word"
+
+
+@pytest.mark.parametrize("work", [
+    'await (await asyncio.create_subprocess_exec("sleep", "0.7")).wait()',
+    'await asyncio.sleep(0.7)',
+    # another process has the other end: of a socket, of a pipe
+    'a, b = socket.socketpair(); os.fork() or (time.sleep(0.7), b.send(b"x"), os._exit(0)); await loop.sock_recv(a, 1)',
+    'a, b = os.pipe(); p = os.fork() or (time.sleep(0.7), os.write(b, b"x"), os._exit(0)); '
+    'done = asyncio.Event(); loop.add_reader(a, done.set); await done.wait()',
+    'a = await asyncio.start_server(lambda r, w: os._exit(7), "127.0.0.1", 7007); '
+    'threading.Timer(0.7, socket.create_connection, [("127.0.0.1", 7007)]).start(); await asyncio.sleep(60)',
+])
+def test_asyncio_that_is_at_work_does_not_wait_for_input(box, work):
+    assert box.run(ASYNCIO % ("await lines(); " + work + "; os._exit(7)"), timeout=20)["data"]["exit_code"] == 7
+
+
 @pytest.mark.parametrize("work", [
     'require("child_process").exec("sleep 0.7", () => process.exit(7))',
     'require("crypto").pbkdf2("a", "b", 2000000, 64, "sha512", () => process.exit(7))',
