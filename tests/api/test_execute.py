@@ -46,7 +46,7 @@ def test_run_keeps_directory_variables_functions_and_aliases(box):
 
 
 @pytest.mark.parametrize("cripple", [
-    "builtin() { :; }", "enable -n printf", "enable -n builtin", "set -r", "shopt -s extdebug; trap false DEBUG",
+    "builtin() { :; }", "enable -n printf", "enable -n builtin", "enable -n .", "enable -n cd", "enable -n test return", "enable -n . enable", "set -r", "shopt -s extdebug; trap false DEBUG",
     "shopt -s extdebug; trap 'return 2' DEBUG", "ulimit -n 5; false"])
 def test_run_that_cripples_its_shell_is_answered_at_once(box, cripple):
     box.run("cd /usr; x=1")
@@ -65,6 +65,24 @@ def test_run_that_leaves_its_shell_too_few_descriptors(box):
     r = box.run("echo never")
     assert r["data"]["shell_restarted"] and r["data"]["exit_code"] == 125 and "ulimit -n" in r["message"]
     assert box.out("echo again") == "again\n"
+
+
+def test_run_that_disables_what_its_shell_needs_unseen(box):
+    assert box.run("e=en; $e''able -n . cd")["outcome"] == "ok"
+    for params in {}, {"cwd": "/usr"}:
+        r = box.run("echo never", **params)
+        assert r["data"]["shell_restarted"] and r["data"]["exit_code"] == 125 and "builtin" in r["message"]
+        assert box.out("echo again") == "again\n"
+        assert box.run("e=en; $e''able -n cd")["outcome"] == "ok"
+
+
+def test_run_that_disables_what_its_shell_does_not_need(box):
+    assert box.run("enable -n kill test echo; cd /usr")["data"]["cwd"] == "/usr"
+    d = box.run("enable -n; echo 'x: builtin: y' >&2; (exit 1)", cwd="/var")["data"]
+    assert (d["stdout"], d["exit_code"], d["shell_restarted"]) == ("enable -n echo\nenable -n kill\nenable -n test\n", 1, False)
+    d = box.run("echo 'x: builtin: y' >&2; false", cwd="/var")["data"]
+    assert (d["stderr"], d["exit_code"], d["cwd"], d["shell_restarted"]) == ("x: builtin: y\n", 1, "/usr", False)
+    assert box.out("echo $?") == "1\n"
 
 
 def test_run_that_closes_the_shells_own_descriptors(box):
