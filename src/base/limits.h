@@ -54,6 +54,10 @@
 /* Sessions */
 #define LIMIT_INIT_BATCH 64 /* resources of one init/batch */
 
+/* Observations of boxes */
+#define LIMIT_OBSERVE_SAMPLE  (256 * KiB)
+#define LIMIT_OBSERVE_SAMPLES (4 * MiB) /* of one session */
+
 /* Calls */
 #define LIMIT_COMMAND           (1 * MiB)
 #define LIMIT_SHELL_STATE       (512 * KiB) /* a state has of a shell; each copy's record has it, too */

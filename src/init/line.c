@@ -106,7 +106,7 @@ static int put_read_function(const char *dir, struct err *e)
 int line_add_command(struct buf *b, const char *dir, const struct shell_command *c, int last_exit, struct err *e)
 {
     bool wrapped = c->cwd.p || c->env.n;
-    char ret[24];
+    char ret[32];
     int r = 0;
 
     if (!c->stdin_text.p && may_prompt(c->text)) {
@@ -114,7 +114,7 @@ int line_add_command(struct buf *b, const char *dir, const struct shell_command 
         buf_printf(b, "\\builtin . %s/read >/dev/null\n", dir);
     }
     if (r == 0 && last_exit != 0) { /* a sourced file may return any number, without a fork */
-        snprintf(ret, sizeof ret, "return %d\n", last_exit);
+        snprintf(ret, sizeof ret, "\\builtin return %d\n", last_exit);
         r = put_file(dir, "ret", str_of(ret), e);
         buf_printf(b, "\\builtin . %s/ret;", dir);
     }
@@ -128,13 +128,19 @@ int line_add_command(struct buf *b, const char *dir, const struct shell_command 
     return r;
 }
 
-void line_add_status(struct buf *b, const char *dir, unsigned number, const char *back_to)
+void line_add_status(struct buf *b, const char *dir, const struct line_status *l)
 {
-    if (!back_to) {
-        buf_printf(b, "\\builtin printf '%%d %%d %%s\\0' %u \"$?\" \"${PWD-}\" >%s/st\n", number, dir);
+    if (!l->back_to && !l->builtins) {
+        buf_printf(b, "\\builtin printf '%%d %%d %%s\\0' %u \"$?\" \"${PWD-}\" >%s/st\n", l->number, dir);
         return;
     }
-    buf_printf(b, "\\builtin printf '%%d %%d ' %u \"$?\" >%s/st; \\builtin cd -- ", number, dir);
-    quote(b, str_of(back_to)); /* it may be gone: where the shell is then is what counts */
-    buf_printf(b, "; \\builtin printf '%%s\\0' \"${PWD-}\" >%s/st\n", dir);
+    buf_printf(b, "\\builtin printf '%%d %%d ' %u \"%s\" >%s/st; ", l->number, l->failed ? "1" : "$?", dir);
+    if (l->builtins)
+        buf_printf(b, "{ \\builtin enable -n || \\builtin printf '" LINE_DISABLED "enable\\n'; } >%s/st; ", dir);
+    if (l->back_to) {
+        buf_z(b, "\\builtin cd -- ");
+        quote(b, str_of(l->back_to)); /* it may be gone: where the shell is then is what counts */
+        buf_z(b, "; ");
+    }
+    buf_printf(b, "\\builtin printf '%%s\\0' \"${PWD-}\" >%s/st\n", dir);
 }

@@ -9,5 +9,14 @@ struct shell_command;
 /* The line that runs the file "cmd" with its three streams at the pipes "in", "out" and "err" (or stdin from a file).
  * last_exit is what $? is to be at its beginning. */
 int line_add_command(struct buf *b, const char *dir, const struct shell_command *c, int last_exit, struct err *e);
-/* The line that goes back to a directory (NULL: stays) and reports number, status and directory to the pipe "st". */
-void line_add_status(struct buf *b, const char *dir, unsigned number, const char *back_to);
+
+#define LINE_DISABLED "enable -n " /* as bash says it, in front of a name */
+
+struct line_status {
+    unsigned number;
+    const char *back_to; /* a directory; NULL: stays */
+    bool builtins;       /* tell which ones are disabled, in lines in front of the directory */
+    bool failed;         /* the status is 1; else $? */
+};
+/* The line that goes back to a directory and reports number, status and directory to the pipe "st". */
+void line_add_status(struct buf *b, const char *dir, const struct line_status *l);

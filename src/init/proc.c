@@ -16,6 +16,7 @@
 
 #include "base/auto.h"
 #include "init/init.h"
+#include "init/socket.h"
 #include "init/sudo.h"
 
 enum { KILL_ROUNDS = 50, WAIT_MAX = 16, OWN_FD_MAX = 64 };
@@ -318,20 +319,22 @@ static int selected_fds(pid_t pid, unsigned long at, unsigned long count, int fd
     return set ? 0 : n;
 }
 
+enum lock { LOCK_NONE, LOCK_TIMED, LOCK_FOR_GOOD }; /* does a thread wait for another one of its process? */
+
 /* For which descriptors does this thread sleep? Only calls without a time count, but for those of event loops,
  * which have some timer or other: there, a second is long. 0: for none. */
-static int waited_fds(pid_t pid, bool *ret_futex, int fds[WAIT_MAX])
+static int waited_fds(pid_t pid, enum lock *ret_lock, int fds[WAIT_MAX])
 {
     char path[32], text[256];
     unsigned long a[6];
     long nr;
 
-    *ret_futex = false;
+    *ret_lock = LOCK_NONE;
     snprintf(path, sizeof path, "/proc/%d/syscall", pid);
     if (slurp(path, text, sizeof text) <= 0 ||
         sscanf(text, "%ld %lx %lx %lx %lx %lx %lx", &nr, &a[0], &a[1], &a[2], &a[3], &a[4], &a[5]) != 7)
         return 0;
-    *ret_futex = nr == SYS_futex;
+    *ret_lock = nr != SYS_futex ? LOCK_NONE : a[3] ? LOCK_TIMED : LOCK_FOR_GOOD;
     fds[0] = (int)a[0];
     if (nr == SYS_read || nr == SYS_readv)
         return 1;
@@ -355,71 +358,91 @@ static int waited_fds(pid_t pid, bool *ret_futex, int fds[WAIT_MAX])
     return loops && ((int)a[3] < 0 || (int)a[3] >= 1000) ? watched_fds(pid, a[0], fds) : 0;
 }
 
-/* Can nobody but the process itself write to this? Then whoever waits for it waits for nothing from outside. */
-static bool is_own(pid_t pid, int fd)
+static bool fd_link(pid_t pid, int fd, char link[static 64])
 {
-    char path[48], link[64], other[64];
-    int ends = 0;
+    char path[48];
 
     snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
-    ssize_t n = readlink(path, link, sizeof link);
-    if (n <= 0 || (size_t)n == sizeof link)
-        return false;
-    link[n] = '\0';
-    if (strcmp(link, "anon_inode:[eventfd]") == 0 || strcmp(link, "anon_inode:[signalfd]") == 0)
-        return true;
-    if (strncmp(link, "pipe:", 5) != 0)
-        return false;
-    for (int i = 0; i < OWN_FD_MAX && ends < 2; i++) {
-        snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, i);
-        ends += readlink(path, other, sizeof other) == n && memcmp(link, other, (size_t)n) == 0;
-    }
-    return ends == 2;
+    ssize_t n = readlink(path, link, 63);
+    link[n < 0 ? 0 : n] = '\0';
+    return n > 0;
 }
 
-/* A program with an event loop may have others at work for it. */
-static bool threads_idle(pid_t pid)
+static int count_links(pid_t pid, const char *link)
+{
+    char other[64];
+    int n = 0;
+
+    for (int i = 0; i < OWN_FD_MAX; i++)
+        n += fd_link(pid, i, other) && strcmp(link, other) == 0;
+    return n;
+}
+
+/* Can nobody but the process itself write to this? Then whoever waits for it waits for nothing from outside. Event loops
+ * have such pipes and pairs of sockets, with which their threads and signal handlers wake them. */
+static bool is_own(const struct procs *all, pid_t pid, int fd)
+{
+    char link[64];
+    unsigned socket;
+    int ends = 2;
+
+    if (!fd_link(pid, fd, link))
+        return false;
+    if (strcmp(link, "anon_inode:[eventfd]") == 0 || strcmp(link, "anon_inode:[signalfd]") == 0)
+        return true;
+    if (sscanf(link, "socket:[%u]", &socket) == 1) {
+        ends = 1;
+        socket = socket_other_end(socket);
+        if (!socket)
+            return false;
+        snprintf(link, sizeof link, "socket:[%u]", socket);
+    } else if (strncmp(link, "pipe:", 5) != 0) {
+        return false;
+    }
+    if (count_links(pid, link) < ends)
+        return false;
+    for (size_t i = 0; i < all->n; i++)
+        if (all->v[i].inside && all->v[i].pid != pid && count_links(all->v[i].pid, link))
+            return false; /* it inherited the other end */
+    return true;
+}
+
+/* One thread of a process, the first one or another, waits for the fifo, and no other is at work. A program that also
+ * watches its network connections or its children is at work. Runtimes have threads that look around now and then; if
+ * the first one has something to do at some time, that is the program's. */
+static bool waits_for(const struct procs *all, pid_t pid, dev_t dev, ino_t ino)
 {
     char path[32];
-    bool idle = true;
+    bool found = false, idle = true;
 
     snprintf(path, sizeof path, "/proc/%d/task", pid);
     DIR *dir = opendir(path);
     for (struct dirent *d; dir && idle && (d = readdir(dir));) {
         pid_t tid = atoi(d->d_name);
         int fds[WAIT_MAX];
-        bool futex;
-        if (tid <= 0 || tid == pid)
+        enum lock lock;
+        if (tid <= 0)
             continue;
-        int n = waited_fds(tid, &futex, fds);
-        idle = futex || n > 0;
-        for (int i = 0; idle && i < n; i++)
-            idle = is_own(pid, fds[i]);
+        int n = waited_fds(tid, &lock, fds);
+        idle = n > 0 || lock == LOCK_FOR_GOOD || (lock == LOCK_TIMED && tid != pid);
+        for (int i = 0; i < n && idle; i++) {
+            bool is_it = is_fifo(pid, (unsigned long)fds[i], dev, ino);
+            found = found || is_it;
+            idle = is_it || is_own(all, pid, fds[i]);
+        }
+        if (tid == pid && n == 1 && found) /* whatever others do, the program itself asks */
+            break;
     }
     if (dir)
         closedir(dir);
-    return dir && idle;
-}
-
-/* A program that also watches its network connections or its children is at work. */
-static bool waits_for(pid_t pid, dev_t dev, ino_t ino)
-{
-    int fds[WAIT_MAX];
-    bool futex, found = false;
-    int n = waited_fds(pid, &futex, fds);
-
-    for (int i = 0; i < n && !found; i++)
-        found = is_fifo(pid, (unsigned long)fds[i], dev, ino);
-    for (int i = 0; i < n && found && n > 1; i++)
-        found = is_own(pid, fds[i]) || is_fifo(pid, (unsigned long)fds[i], dev, ino);
-    return found && (n == 1 || threads_idle(pid));
+    return found && idle;
 }
 
 bool proc_reads(pid_t pid, dev_t dev, ino_t ino)
 {
     struct proc p;
 
-    return read_stat(pid, &p) && p.state == 'S' && waits_for(pid, dev, ino);
+    return read_stat(pid, &p) && p.state == 'S' && waits_for(&(struct procs){ 0 }, pid, dev, ino);
 }
 
 bool tree_reads(struct init *in, const struct tree *t, dev_t dev, ino_t ino)
@@ -435,7 +458,7 @@ bool tree_reads(struct init *in, const struct tree *t, dev_t dev, ino_t ino)
             continue;
         if (p->state == 'R' || p->state == 'D')
             return false;
-        reads = reads || (p->state == 'S' && waits_for(p->pid, dev, ino));
+        reads = reads || (p->state == 'S' && waits_for(&all, p->pid, dev, ino));
     }
     return reads;
 }

@@ -59,6 +59,8 @@ struct shell {
     bool interrupted;
     bool borrowed_cwd;  /* the command runs in another directory than the shell */
     bool doubted;       /* a command spoke of PWD: it may be read-only since */
+    bool asked;         /* the report tells disabled builtins */
+    bool crippled;      /* it did: some of those that we need */
     enum shell_end why; /* ENDING: how it is to be reported */
     int end_exit;       /* ENDING because of SHELL_DONE or SHELL_LOST: the command's status */
     unsigned seq;       /* of the command under way: a report with another number is of an earlier one */
@@ -403,7 +405,7 @@ static void on_command_end(struct shell *s, int exit_code)
         r.end = s->why;
     }
     drain(s);
-    bool useless = has_no_files(s, exit_code);
+    bool useless = s->crippled || has_no_files(s, exit_code);
     if (s->state != ENDING && (useless || is_deaf(s))) {
         replace_bash(s, useless ? SHELL_LOST : SHELL_DONE, useless ? EXIT_LOST : exit_code);
         return;
@@ -434,6 +436,46 @@ static void take_cwd(struct shell *s, const char *told)
         set_cwd(s, told);
 }
 
+static void add_status(const struct shell *s, struct buf *b, bool failed)
+{
+    struct line_status l = {
+        .number = s->seq, .back_to = s->borrowed_cwd ? s->cwd : NULL, .builtins = s->asked, .failed = failed
+    };
+
+    line_add_status(b, s->dir, &l);
+}
+
+/* A command that bash could not begin for want of a builtin says so like this, but so may others. */
+static bool ask_again(struct shell *s, int exit_code)
+{
+    static const char words[] = "builtin: ";
+    AUTO(buf_done) struct buf b = { .cap = 64 * KiB };
+
+    if (s->asked || exit_code != 1 || s->state == ENDING)
+        return false;
+    drain(s);
+    if (!s->err_text.head_n || !memmem(s->err_text.head, s->err_text.head_n, words, sizeof words - 1))
+        return false;
+    s->asked = true;
+    add_status(s, &b, true);
+    return write(s->ctl, b.p, b.n) == (ssize_t)b.n;
+}
+
+/* Those without which no command can be run, or not where it is to be. Without printf and builtin nothing is told at all. */
+static const char *take_disabled(struct shell *s, const char *at)
+{
+    static const char *const needed[] = { ".", "cd", "return", "enable" };
+    size_t skip = sizeof LINE_DISABLED - 1;
+
+    s->crippled = false;
+    for (; strncmp(at, LINE_DISABLED, skip) == 0; at += strcspn(at, "\n"), at += *at != '\0') {
+        at += skip;
+        for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+            s->crippled |= strcspn(at, "\n") == strlen(needed[i]) && strncmp(at, needed[i], strlen(needed[i])) == 0;
+    }
+    return at;
+}
+
 /* "number status directory"; of a record that was too long, the directory has no end. */
 static void on_record(struct shell *s, const char *record, bool whole)
 {
@@ -447,7 +489,10 @@ static void on_record(struct shell *s, const char *record, bool whole)
         return;
     if (s->state == ENDING && (s->why == SHELL_DONE || s->why == SHELL_LOST))
         return; /* its exit is awaited */
-    take_cwd(s, whole ? cwd + 1 : "");
+    cwd = take_disabled(s, cwd + 1);
+    if (ask_again(s, atoi(status + 1)))
+        return;
+    take_cwd(s, whole ? cwd : "");
     on_command_end(s, atoi(status + 1));
 }
 
@@ -564,7 +609,8 @@ static int send_lines(struct shell *s, const struct shell_command *c, struct err
     int r = line_add_command(&b, s->dir, c, s->last_exit, e);
     if (r < 0)
         return r;
-    line_add_status(&b, s->dir, s->seq, s->borrowed_cwd ? s->cwd : NULL);
+    s->asked = memmem(c->text.p, c->text.n, "enable", 6) != NULL;
+    add_status(s, &b, false);
     if (write(s->ctl, b.p, b.n) != (ssize_t)b.n)
         return err_sys(e, "write to bash");
     return 0;
@@ -707,7 +753,8 @@ static void interrupt_bash(struct shell *s, int sig)
     AUTO(buf_done) struct buf b = { .cap = 64 * KiB };
 
     kill(s->pid, sig);
-    line_add_status(&b, s->dir, s->seq, s->borrowed_cwd ? s->cwd : NULL);
+    s->asked = false;
+    add_status(s, &b, false);
     (void)!write(s->ctl, b.p, b.n);
 }
 

@@ -314,7 +314,8 @@ static void on_dialed_command(void *arg, int take_fd, const struct err *e)
     plug_hold(f->plug, false);
 }
 
-/* Last-Event-ID: "COMMAND:OUT:ERR". False: there is none, or one that is not ours. */
+/* Last-Event-ID: "COMMAND:OUT:ERR". False: there is none, or one that is not ours: with a "#" in it, it could be read as the
+ * end of another session's name, see begin(). */
 static bool last_event(const struct web *w, char id[32], int64_t *ret_out, int64_t *ret_err)
 {
     struct str last = http_header(w->http, "last-event-id");
@@ -326,7 +327,7 @@ static bool last_event(const struct web *w, char id[32], int64_t *ret_out, int64
         return false;
     memcpy(text, last.p, last.n);
     text[last.n] = 0;
-    if (sscanf(text, "%31[^:]:%lld:%lld%n", id, &out, &err, &n) != 3 || text[n] || out < 0 || err < 0)
+    if (sscanf(text, "%31[^:#]:%lld:%lld%n", id, &out, &err, &n) != 3 || text[n] || out < 0 || err < 0)
         return false;
     *ret_out = out;
     *ret_err = err;

@@ -8,10 +8,9 @@
 #include "base/limits.h"
 #include "surface/aio.h"
 #include "surface/gzip.h"
+#include "surface/samples.h"
 
-enum { REPORTS_MAX = 16, SAMPLES_MAX = 3600 };
-#define SAMPLES_BYTES (4 * MiB)
-#define TOP_DEFAULT   10
+enum { REPORTS_MAX = 16, TOP_DEFAULT = 10 };
 
 struct report {
     struct report *next;
@@ -28,15 +27,15 @@ struct observation { /* of one box; newest first */
     bool running, processes, disk, asking;
     const char *mode;
     double interval;
-    int64_t ends_ms, count, dropped;
+    int64_t ends_ms;
     struct loop_timer *timer;
-    struct buf samples; /* each behind a comma */
-    uint32_t sizes[SAMPLES_MAX];
+    struct samples samples;
     struct report *reports;
     size_t report_count;
     int64_t cpu_us, cpu_at_us; /* as last read, for the percentage */
     int64_t oom;               /* as last read, and when it was first seen */
     char oom_at[32];
+    char cut_at[32]; /* when a sample was last too large */
 };
 
 static struct observation *all;
@@ -62,7 +61,7 @@ static void forget_dead(struct node *n)
             free(r);
         }
         loop_timer_free(o->timer);
-        buf_done(&o->samples);
+        samples_done(&o->samples);
         free(o);
     }
 }
@@ -82,7 +81,7 @@ static struct observation *get(struct web *w)
         abort();
     *o = (struct observation){ .node = w->node, .mode = "off", .next = all };
     memcpy(o->box, b->id, sizeof o->box);
-    buf_init(&o->samples, SAMPLES_BYTES);
+    samples_reset(&o->samples);
     o->timer = loop_timer_new(w->node->loop, on_sample, o);
     return all = o;
 }
@@ -205,6 +204,22 @@ static void print_usage(const struct json *usage, bool disk, bool processes, str
     jw_arr_end(j);
 }
 
+static void begin_event(struct jw *j, const char *when, const char *type, const char *message)
+{
+    jw_obj(j);
+    jw_kz(j, "ts", when);
+    jw_kz(j, "type", type);
+    jw_kz(j, "message", message);
+    jw_key(j, "data");
+    jw_obj(j);
+}
+
+static void end_event(struct jw *j)
+{
+    jw_obj_end(j);
+    jw_obj_end(j);
+}
+
 static void print_snapshot(struct observation *o, const struct box *b, const struct json *usage, bool disk,
                            bool processes, struct jw *j)
 {
@@ -224,15 +239,15 @@ static void print_snapshot(struct observation *o, const struct box *b, const str
         memcpy(o->oom_at, t, sizeof t);
     }
     if (oom > 0) {
-        jw_obj(j);
-        jw_kz(j, "ts", o->oom_at);
-        jw_kz(j, "type", "oom_kill");
-        jw_kz(j, "message", "programs were killed because the memory limit was reached");
-        jw_key(j, "data");
-        jw_obj(j);
+        begin_event(j, o->oom_at, "oom_kill", "programs were killed because the memory limit was reached");
         jw_kint(j, "count", oom);
-        jw_obj_end(j);
-        jw_obj_end(j);
+        end_event(j);
+    }
+    if (o->cut_at[0]) {
+        begin_event(j, o->cut_at, "sample_too_large",
+                    "disks and processes of a sample were left out: longer than LIMIT_OBSERVE_SAMPLE");
+        jw_kint(j, "limit_bytes", LIMIT_OBSERVE_SAMPLE);
+        end_event(j);
     }
     jw_arr_end(j);
     jw_obj_end(j);
@@ -240,31 +255,22 @@ static void print_snapshot(struct observation *o, const struct box *b, const str
 
 /* --- sampling --- */
 
-/* A session may last longer than there is room: its end is what somebody will ask for. */
-static void drop_oldest(struct observation *o)
-{
-    int64_t n = o->count / 4 + 1;
-    size_t bytes = 0;
-
-    for (int64_t i = 0; i < n; i++)
-        bytes += o->sizes[i];
-    buf_eat(&o->samples, bytes);
-    o->count -= n;
-    o->dropped += n;
-    memmove(o->sizes, o->sizes + n, (size_t)o->count * sizeof *o->sizes);
-}
-
 static void add_sample(struct observation *o, const struct box *b, const struct json *usage)
 {
-    struct jw j = { .out = &o->samples };
+    struct buf text;
+    struct jw j = { .out = &text };
 
-    if (o->count >= SAMPLES_MAX || o->samples.n > SAMPLES_BYTES - 256 * KiB)
-        drop_oldest(o);
-    size_t before = o->samples.n;
-    buf_char(&o->samples, ',');
+    buf_init(&text, LIMIT_OBSERVE_SAMPLE);
     print_snapshot(o, b, usage, o->disk, o->processes, &j);
-    o->sizes[o->count++] = (uint32_t)(o->samples.n - before);
     now_text(o->last, 0);
+    if (text.full) { /* what a box says of itself may be anything */
+        memcpy(o->cut_at, o->last, sizeof o->last);
+        buf_reset(&text);
+        j = (struct jw){ .out = &text };
+        print_snapshot(o, b, NULL, false, false, &j);
+    }
+    (void)samples_add(&o->samples, buf_view(&text));
+    buf_done(&text);
 }
 
 static void on_asked(void *arg, const struct call *c)
@@ -403,9 +409,8 @@ static void start(struct web *w)
     }
     if (!again) {
         bool guard = str_is(p->mode, "guardrail");
-        buf_reset(&o->samples);
-        o->count = o->dropped = 0;
-        o->last[0] = 0;
+        samples_reset(&o->samples);
+        o->last[0] = o->cut_at[0] = 0;
         o->mode = guard ? "guardrail" : "capture";
         o->interval = p->interval_seconds > 0 ? p->interval_seconds : guard ? 10 : 1;
         o->processes = json_get(aio_given(w), "include_processes") ? p->include_processes : !guard;
@@ -457,7 +462,7 @@ static void stop_op(struct web *w)
     jw_obj(&j);
     jw_kz(&j, "session_id", o->session);
     jw_kbool(&j, "stopped", was);
-    jw_kbool(&j, "report_ready", o->count > 0);
+    jw_kbool(&j, "report_ready", o->samples.count > 0);
     jw_obj_end(&j);
     aio_end(w, &b, &j, NULL);
 }
@@ -500,22 +505,21 @@ static struct report *make_report(struct observation *o, const struct box *b, co
     snprintf(r->reason, sizeof r->reason, "%.*s", STR_ARG(p->reason));
     snprintf(r->key, sizeof r->key, "%.*s", STR_ARG(p->idempotency_key));
     now_text(r->created, 0);
-    buf_init(&text, SAMPLES_BYTES + 1 * MiB);
+    buf_init(&text, LIMIT_OBSERVE_SAMPLES + 1 * MiB);
     jw_obj(&j);
     jw_kz(&j, "report_id", r->id);
     jw_kz(&j, "box_id", o->box);
     print_or_null(&j, "session_id", o->session);
     jw_kz(&j, "reason", r->reason);
     jw_kz(&j, "created_at", r->created);
-    jw_kint(&j, "sample_count", o->count);
-    jw_kint(&j, "dropped_samples", o->dropped);
+    jw_kint(&j, "sample_count", o->samples.count);
+    jw_kint(&j, "dropped_samples", o->samples.dropped);
     jw_key(&j, "now");
     print_snapshot(o, b, NULL, false, false, &j);
     buf_z(&text, ",\"samples\":[");
-    if (o->count)
-        buf_add(&text, o->samples.p + 1, o->samples.n - 1);
+    samples_print(&o->samples, &text);
     buf_z(&text, "]}");
-    buf_init(&r->gzip, SAMPLES_BYTES + 2 * MiB);
+    buf_init(&r->gzip, LIMIT_OBSERVE_SAMPLES + 2 * MiB);
     gzip_store(&r->gzip, buf_view(&text));
     buf_done(&text);
     r->next = o->reports;

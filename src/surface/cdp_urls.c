@@ -3,11 +3,6 @@
 #include "surface/door.h"
 #include "surface/place.h"
 
-static bool is_tls(const struct web *w)
-{
-    return surfaces_door(w->all)->tls || str_is(http_header(w->http, "x-forwarded-proto"), "https");
-}
-
 /* A box that a header or a token named is named by its path here: a tool that connects may send neither. */
 static struct str cdp_base(const struct web *w)
 {
@@ -16,7 +11,7 @@ static struct str cdp_base(const struct web *w)
     if (!box.n && w->box_name.n)
         box = str_of(arena_printf(w->http->arena, "/box/%.*s", STR_ARG(w->box_name)));
     return str_of(
-        arena_printf(w->http->arena, "%s://%.*s%.*s/cdp", is_tls(w) ? "wss" : "ws", STR_ARG(host), STR_ARG(box)));
+        arena_printf(w->http->arena, "%s://%.*s%.*s/cdp", door_is_tls(w) ? "wss" : "ws", STR_ARG(host), STR_ARG(box)));
 }
 
 /* Whoever came with a ticket in the URL connects with it, too: such a client can often set no header. */
@@ -50,7 +45,7 @@ void cdp_urls(const struct web *w, struct str text, struct buf *out)
 {
     static const char host[] = "localhost/devtools/", socket[] = "ws://", param[] = "?ws=";
     struct str base = cdp_base(w), proof = credentials(w);
-    size_t scheme = is_tls(w) ? 6 : 5; /* of "wss://HOST": in a parameter its letters are the name */
+    size_t scheme = door_is_tls(w) ? 6 : 5; /* of "wss://HOST": in a parameter its letters are the name */
     const char *end = text.p + text.n, *found = NULL;
 
     if (!is_plain(base) || !is_plain(proof))

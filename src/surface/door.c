@@ -11,7 +11,10 @@
 #include "surface/place.h"
 #include "surface/proxy.h"
 
-#define COOKIE "sandglass_ticket"
+/* Browsers take the second only over TLS and from its very host: a page on a sibling's name can set the first for the
+ * domain that both share. */
+#define COOKIE      "sandglass_ticket"
+#define HOST_COOKIE "__Host-" COOKIE
 
 enum { ALSO_MAX = 12 };
 
@@ -180,43 +183,65 @@ static struct str bearer(const struct http_request *r)
     return v;
 }
 
-static struct str cookie(const struct http_request *r)
+bool door_is_tls(const struct web *w)
 {
-    struct str c = http_header(r, "cookie");
-    size_t n = strlen(COOKIE "=");
+    return surfaces_door(w->all)->tls || str_is(http_header(w->http, "x-forwarded-proto"), "https");
+}
 
-    while (c.n) {
-        const char *end = memchr(c.p, ';', c.n);
-        struct str one = { c.p, end ? (size_t)(end - c.p) : c.n };
-        c.p += one.n + (end != NULL);
-        c.n -= one.n + (end != NULL);
-        while (one.n && one.p[0] == ' ')
-            one = (struct str){ one.p + 1, one.n - 1 };
-        if (one.n > n && memcmp(one.p, COOKIE "=", n) == 0)
+static bool cookie_is(struct str one, const char *name)
+{
+    size_t n = strlen(name);
+
+    return one.n > n && memcmp(one.p, name, n) == 0 && one.p[n] == '=';
+}
+
+/* The next of a Cookie header's value; empty: between two semicolons. */
+static struct str cut_cookie(struct str *all)
+{
+    const char *end = memchr(all->p, ';', all->n);
+    struct str one = { all->p, end ? (size_t)(end - all->p) : all->n };
+
+    all->p += one.n + (end != NULL);
+    all->n -= one.n + (end != NULL);
+    while (one.n && (one.p[0] == ' ' || one.p[0] == '\t'))
+        one = (struct str){ one.p + 1, one.n - 1 };
+    return one;
+}
+
+static struct str cookie(const struct web *w, const char *name)
+{
+    struct str all = http_header(w->http, "cookie");
+    size_t n = strlen(name) + 1;
+
+    while (all.n) {
+        struct str one = cut_cookie(&all);
+        if (cookie_is(one, name))
             return (struct str){ one.p + n, one.n - n };
     }
     return (struct str){ 0 };
 }
 
+static struct str our_cookie(const struct web *w)
+{
+    struct str safe = cookie(w, HOST_COOKIE);
+
+    return safe.p || door_is_tls(w) ? safe : cookie(w, COOKIE);
+}
+
 struct str door_ticket_of(const struct web *w)
 {
     struct str in_url = http_query(w->http, "ticket");
-    return in_url.n ? in_url : cookie(w->http);
+    return in_url.n ? in_url : our_cookie(w);
 }
 
 struct str door_without_ticket(const struct web *w, struct str cookies)
 {
-    size_t n = strlen(COOKIE "="), used = 0;
     char *left = arena_alloc(w->http->arena, cookies.n * 2 + 2); /* a blank behind each semicolon */
+    size_t used = 0;
 
     while (cookies.n) {
-        const char *end = memchr(cookies.p, ';', cookies.n);
-        struct str one = { cookies.p, end ? (size_t)(end - cookies.p) : cookies.n };
-        cookies.p += one.n + (end != NULL);
-        cookies.n -= one.n + (end != NULL);
-        while (one.n && (one.p[0] == ' ' || one.p[0] == '\t'))
-            one = (struct str){ one.p + 1, one.n - 1 };
-        if (!one.n || (one.n >= n && memcmp(one.p, COOKIE "=", n) == 0))
+        struct str one = cut_cookie(&cookies);
+        if (!one.n || cookie_is(one, COOKIE) || cookie_is(one, HOST_COOKIE))
             continue;
         if (used) {
             memcpy(left + used, "; ", 2);
@@ -259,7 +284,7 @@ static struct credentials credentials(const struct web *w)
         c.ticket = ticket_of_original(r);
     /* A browser sends it by itself, also for a page of another port of this host: such a page shows its Origin. */
     if (!origin.p || is_own_origin(r, origin))
-        c.cookie = cookie(r);
+        c.cookie = our_cookie(w);
     return c;
 }
 
@@ -270,10 +295,11 @@ bool door_came_by_ticket(const struct web *w)
 
 static void set_cookie(struct web *w, struct str ticket)
 {
-    const char *secure = surfaces_door(w->all)->tls ? "; Secure" : "";
+    bool tls = door_is_tls(w);
 
     also(w, "Set-Cookie",
-         arena_printf(w->http->arena, COOKIE "=%.*s; Path=/; HttpOnly; SameSite=Strict%s", STR_ARG(ticket), secure));
+         arena_printf(w->http->arena, "%s=%.*s; Path=/; HttpOnly; SameSite=Strict%s", tls ? HOST_COOKIE : COOKIE,
+                      STR_ARG(ticket), tls ? "; Secure" : ""));
 }
 
 void door_keep_page(struct web *w, const char *box)

@@ -18,7 +18,8 @@ void door_greet(struct web *w); /* request id and the headers that every answer 
  * Then it was answered: with 403, 401, 403. Answers a preflight, too. Without a route only those who are known may learn
  * that there is none. */
 bool door_turned_away(struct web *w);
-bool door_is_shut(struct web *w); /* will it be turned away? Says it by the head alone, and answers nothing */
+bool door_is_shut(struct web *w);      /* will it be turned away? Says it by the head alone, and answers nothing */
+bool door_is_tls(const struct web *w); /* does it come over TLS, to us or to a proxy in front of us? */
 struct str door_without_ticket(const struct web *w, struct str cookies); /* a Cookie header's value without ours */
 bool door_came_by_ticket(const struct web *w);
 void door_keep_page(struct web *w, const char *box); /* the answer leaves a cookie that is good for this box's pages */

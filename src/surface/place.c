@@ -190,12 +190,11 @@ struct str place_own_origin(const struct web *w, const struct app *a, const char
     const struct door_opts *door = surfaces_door(w->all);
     struct str all = http_header(w->http, "host"), host = without_port(all);
     const char *domain = host.n && is_loopback(host) ? "localhost" : door->box_domain;
-    bool tls = door->tls || str_is(http_header(w->http, "x-forwarded-proto"), "https");
 
     if (!host.n || !domain[0])
         return (struct str){ 0 };
-    return str_of(arena_printf(w->http->arena, "%s://%s-%s.%s%.*s", tls ? "https" : "http", a->name, box, domain,
-                               (int)(all.n - host.n), all.p + host.n));
+    return str_of(arena_printf(w->http->arena, "%s://%s-%s.%s%.*s", door_is_tls(w) ? "https" : "http", a->name, box,
+                               domain, (int)(all.n - host.n), all.p + host.n));
 }
 
 static bool begins(struct str s, const char *with)

@@ -220,9 +220,8 @@ static void write_request(struct proxy *p, const struct web *w, const struct pla
             continue;
         buf_printf(b, "%.*s: %.*s\r\n", STR_ARG(h.name), STR_ARG(h.value));
     }
-    bool tls = surfaces_door(w->all)->tls || str_is(http_header(r, "x-forwarded-proto"), "https");
     buf_printf(b, "X-Forwarded-Host: %.*s\r\nX-Forwarded-For: %.*s\r\nX-Forwarded-Proto: %s\r\n", STR_ARG(host),
-               STR_ARG(r->peer), tls ? "https" : "http");
+               STR_ARG(r->peer), door_is_tls(w) ? "https" : "http");
     if (at->form == BY_PATH)
         buf_printf(b, "X-Forwarded-Prefix: %.*s%.*s\r\n", STR_ARG(w->base), STR_ARG(at->prefix));
     p->chunked = r->streaming && length < 0;

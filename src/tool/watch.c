@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
@@ -346,6 +347,7 @@ struct awaiting {
     struct watcher *w; /* nullable */
     bool was_there;
     int64_t seen, until_ms;
+    struct timespec begun; /* by the clock of files */
 };
 
 static bool is_wanted(const struct awaiting *a, enum watch_type type)
@@ -389,35 +391,56 @@ static void find_dir(struct awaiting *a)
     } while (a->dir[1] && (stat(a->dir, &st) < 0 || !S_ISDIR(st.st_mode)));
 }
 
-static bool finish_if_there(struct task *t)
+static void finish_unseen(struct task *t, enum watch_type type, const struct stat *st)
 {
-    struct awaiting *a = t->state;
-    struct stat st;
-
-    if (!is_wanted(a, WATCH_CREATE) || lstat(a->path, &st) < 0)
-        return false;
-    struct event_row row = { .type = STR("create"),
+    const struct awaiting *a = t->state;
+    struct event_row row = { .type = str_of(watch_type_names[type]),
                              .path = str_of(a->path),
                              .relative_path = STR(""),
-                             .is_dir = S_ISDIR(st.st_mode),
+                             .is_dir = S_ISDIR(st->st_mode),
                              .timestamp = (double)wall_us() / 1e6,
-                             .mtime = (double)st.st_mtim.tv_sec,
-                             .size = st.st_size,
-                             .inode = (int64_t)st.st_ino };
+                             .mtime = (double)st->st_mtim.tv_sec,
+                             .size = st->st_size,
+                             .inode = (int64_t)st->st_ino };
     finish_await(t, &row);
+}
+
+/* What was made, written or removed while nothing was watched, or something above it, has no event. */
+static bool finish_if_changed(struct task *t)
+{
+    struct awaiting *a = t->state;
+    struct stat st = { 0 };
+    bool there = lstat(a->path, &st) == 0, was = a->was_there;
+
+    a->was_there = there;
+    if (there == was)
+        return false;
+    bool written = st.st_mtim.tv_sec > a->begun.tv_sec ||
+                   (st.st_mtim.tv_sec == a->begun.tv_sec && st.st_mtim.tv_nsec >= a->begun.tv_nsec);
+    if (there && is_wanted(a, WATCH_CREATE))
+        finish_unseen(t, WATCH_CREATE, &st);
+    else if (there && is_wanted(a, WATCH_WRITE) && S_ISREG(st.st_mode) && written)
+        finish_unseen(t, WATCH_WRITE, &st);
+    else if (!there && is_wanted(a, WATCH_REMOVE))
+        finish_unseen(t, WATCH_REMOVE, &st);
+    else
+        return false;
     return true;
 }
 
-/* It is watched from now on. What was made before, on the way down to the path, has no event. */
+static void on_awaited(void *arg, struct watcher *w);
+
+/* It is watched from now on, or its directory was gone again before it was. */
 static void on_watching(void *arg, struct watcher *w)
 {
     struct task *t = arg;
-    struct awaiting *a = t->state;
+    struct watch_state s = watch_describe(w);
+    bool gone = s.trouble && (strcmp(s.trouble, strerror(ENOENT)) == 0 || strcmp(s.trouble, strerror(ENOTDIR)) == 0);
 
-    if (watch_describe(w).lost)
+    if (s.lost && !gone)
         fail_lost(t, w);
-    else if (a->was_there || !finish_if_there(t))
-        await_more(t, false);
+    else if (!finish_if_changed(t))
+        on_awaited(t, w); /* events may have come with the news that it is watched */
 }
 
 static void watch_dir(struct task *t)
@@ -487,9 +510,12 @@ static void await_begin(struct task *t, const void *params)
         return;
     }
     t->state = a;
-    if (p->event_types.n && finish_if_there(t)) /* whoever waits for nothing but a change does not say create */
-        return;
+    (void)clock_gettime(CLOCK_REALTIME_COARSE, &a->begun);
     a->was_there = lstat(a->path, &st) == 0;
+    if (p->event_types.n && a->was_there && is_wanted(a, WATCH_CREATE)) {
+        finish_unseen(t, WATCH_CREATE, &st); /* whoever waits for nothing but a change does not say create */
+        return;
+    }
     t->cancel = on_cancel_await;
     a->dir = arena_alloc(&t->arena, strlen(a->path) + 1);
     find_dir(a);

@@ -333,6 +333,17 @@ def test_a_page_opened_by_ticket_is_remembered_by_a_strict_cookie(server, keys):
         "a page of another port has the cookie, too"
 
 
+def test_behind_a_proxy_with_tls_the_cookie_is_one_that_no_sibling_can_set(server, keys):
+    _, t = ticket_of(server, bearer(keys["RS256"].token()))
+    tls = {"X-Forwarded-Proto": "https"}
+    cookie = acting(server, "GET", f"/sg/v1/boxes?ticket={t['ticket']}", tls).headers["Set-Cookie"]
+    assert cookie.startswith("__Host-sandglass_ticket=") and "; Secure" in cookie
+    pair = cookie.split(";")[0]
+    assert status(server, {"Cookie": pair, **tls}, "/sg/v1/boxes") == 200
+    assert status(server, {"Cookie": pair.removeprefix("__Host-"), **tls}, "/sg/v1/boxes") == 401
+    assert status(server, {"Cookie": pair.removeprefix("__Host-")}, "/sg/v1/boxes") == 200, "without TLS, browsers take no other"
+
+
 def acting(server, method, path, headers=None):
     with acting_as(server, headers or {}):
         return server.request(method, path)

@@ -213,12 +213,17 @@ def test_the_end_of_input_ends_a_line_that_was_begun(server):
     assert server.post("/v1/shell/wait", {"id": "end", "seconds": 20})["data"]["status"] == "completed"
 
 
+WATCH = "/v1/file/watch/wait"
+
+
 def later(server, command):
-    bash(server, f"sleep 1; {command}", async_mode=True)
+    """Runs it when the wait that follows has begun: when there is a watcher that is not there now."""
+    watchers = bash(server, "pgrep -x watcher")["stdout"]
+    bash(server, f"until pgrep -x watcher | grep -qvxF '{watchers.strip() or 'none'}'; do sleep 0.02; done; {command}", async_mode=True)
 
 
 def test_a_wait_for_a_path_whose_directory_is_not_there_yet_waits(server):
-    wait = lambda path, **more: server.request("POST", "/v1/file/watch/wait", {"path": path, **more})  # noqa: E731
+    wait = lambda path, **more: server.request("POST", WATCH, {"path": path, **more})  # noqa: E731
     begin = time.monotonic()
     assert wait("/tmp/nowhere/at/all", timeout=1)["data"]["timed_out"] and time.monotonic() - begin > 0.9
     later(server, "mkdir -p /tmp/made/by/and; sleep 0.3; echo x > /tmp/made/by/and/by")
@@ -229,6 +234,29 @@ def test_a_wait_for_a_path_whose_directory_is_not_there_yet_waits(server):
     assert wait("/tmp/at/once/done", timeout=20, event_types=["write"])["event"]["type"] == "write"
     r = wait("/root/x", timeout=5)
     assert r.status == 403 and r["message"] == "watch /root: Permission denied", r
+
+
+def test_a_wait_misses_nothing_while_it_finds_its_way_to_the_path(server):
+    """The directory and the file are made faster than the one can be watched for the other."""
+    wait = lambda path, *types: server.request("POST", WATCH, {"path": path, "timeout": 10, "event_types": types})["data"]  # noqa: E731
+    for i in range(5):
+        later(server, f"mkdir -p /tmp/fast{i}/a/b; echo x > /tmp/fast{i}/a/b/c")
+        r = wait(f"/tmp/fast{i}/a/b/c", "write")
+        assert not r["timed_out"] and r["event"]["type"] == "write", r
+        later(server, f"rm -r /tmp/fast{i}; mkdir -p /tmp/fast{i}/a/b; echo x > /tmp/fast{i}/a/b/c")
+        assert not wait(f"/tmp/fast{i}/a/b/c", "write", "remove")["timed_out"]
+    bash(server, "mkdir -p /tmp/ready/a; touch -d 2020-01-01 /tmp/ready/a/b")
+    later(server, "mv /tmp/ready /tmp/moved; sleep 0.3; echo x > /tmp/moved/a/b")
+    begin = time.time()
+    assert wait("/tmp/moved/a/b", "write")["event"]["mtime"] >= int(begin), "what came with its directory was not written"
+
+
+def test_a_wait_for_a_path_whose_directory_comes_and_goes_waits(server):
+    bash(server, "while :; do mkdir -p /tmp/flap/a; rmdir /tmp/flap/a /tmp/flap; done", async_mode=True, session_id="flap")
+    for _ in range(4):
+        r = server.request("POST", WATCH, {"path": "/tmp/flap/a/b", "timeout": 1})
+        assert r.status == 200 and r["data"]["timed_out"], r
+    server.post("/v1/bash/kill", {"session_id": "flap"})
 
 
 def test_what_was_moved_out_of_a_watched_tree_is_not_told_any_more(server):

@@ -46,7 +46,7 @@ def test_run_keeps_directory_variables_functions_and_aliases(box):
 
 
 @pytest.mark.parametrize("cripple", [
-    "builtin() { :; }", "enable -n printf", "enable -n builtin", "set -r", "shopt -s extdebug; trap false DEBUG",
+    "builtin() { :; }", "enable -n printf", "enable -n builtin", "enable -n .", "enable -n cd", "enable -n test return", "enable -n . enable", "set -r", "shopt -s extdebug; trap false DEBUG",
     "shopt -s extdebug; trap 'return 2' DEBUG", "ulimit -n 5; false"])
 def test_run_that_cripples_its_shell_is_answered_at_once(box, cripple):
     box.run("cd /usr; x=1")
@@ -65,6 +65,24 @@ def test_run_that_leaves_its_shell_too_few_descriptors(box):
     r = box.run("echo never")
     assert r["data"]["shell_restarted"] and r["data"]["exit_code"] == 125 and "ulimit -n" in r["message"]
     assert box.out("echo again") == "again\n"
+
+
+def test_run_that_disables_what_its_shell_needs_unseen(box):
+    assert box.run("e=en; $e''able -n . cd")["outcome"] == "ok"
+    for params in {}, {"cwd": "/usr"}:
+        r = box.run("echo never", **params)
+        assert r["data"]["shell_restarted"] and r["data"]["exit_code"] == 125 and "builtin" in r["message"]
+        assert box.out("echo again") == "again\n"
+        assert box.run("e=en; $e''able -n cd")["outcome"] == "ok"
+
+
+def test_run_that_disables_what_its_shell_does_not_need(box):
+    assert box.run("enable -n kill test echo; cd /usr")["data"]["cwd"] == "/usr"
+    d = box.run("enable -n; echo 'x: builtin: y' >&2; (exit 1)", cwd="/var")["data"]
+    assert (d["stdout"], d["exit_code"], d["shell_restarted"]) == ("enable -n echo\nenable -n kill\nenable -n test\n", 1, False)
+    d = box.run("echo 'x: builtin: y' >&2; false", cwd="/var")["data"]
+    assert (d["stderr"], d["exit_code"], d["cwd"], d["shell_restarted"]) == ("x: builtin: y\n", 1, "/usr", False)
+    assert box.out("echo $?") == "1\n"
 
 
 def test_run_that_closes_the_shells_own_descriptors(box):
@@ -343,6 +361,46 @@ def test_waiting_for_input_of_event_loops(box, command, prompt):
     r = box.run(command, timeout=20)["data"]
     assert (r["status"], r["prompt"]) == ("waiting_for_input", prompt)
     box.tool("bash:kill")
+
+
+ASYNCIO = """python3 -c '
+import asyncio, multiprocessing, os, socket, sys, threading, time
+async def lines():
+    reader = asyncio.StreamReader()
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    return reader
+def got(line):
+    print("got", line, flush=True)
+    os._exit(0)
+async def main():
+    loop = asyncio.get_running_loop()
+    %s
+asyncio.run(main())'"""
+
+
+@pytest.mark.parametrize("ask", [
+    'r = await lines(); print("age? ", end="", flush=True); got((await r.readline()).decode())',
+    'loop.add_reader(0, lambda: got(sys.stdin.readline())); print("age? ", end="", flush=True); await asyncio.sleep(60)',
+    'got(await asyncio.to_thread(input, "age? "))',
+    'loop.run_in_executor(None, lambda: got(sys.stdin.readline())); print("age? ", end="", flush=True); await asyncio.sleep(60)'])
+def test_waiting_for_input_of_asyncio(box, ask):
+    r = box.run(ASYNCIO % ask, timeout=20)["data"]
+    assert (r["status"], r["prompt"]) == ("waiting_for_input", "age? ")
+    assert box.tool("bash:input", {"data": "word\n"})["data"]["stdout"].strip() == "got word"
+
+
+@pytest.mark.parametrize("work", [
+    'await (await asyncio.create_subprocess_exec("sleep", "0.7")).wait()',
+    'await asyncio.sleep(0.7)',
+    # another process has the other end: of a socket, of a pipe
+    'a, b = socket.socketpair(); os.fork() or (time.sleep(0.7), b.send(b"x"), os._exit(0)); await loop.sock_recv(a, 1)',
+    'a, b = os.pipe(); p = os.fork() or (time.sleep(0.7), os.write(b, b"x"), os._exit(0)); '
+    'done = asyncio.Event(); loop.add_reader(a, done.set); await done.wait()',
+    'a = await asyncio.start_server(lambda r, w: os._exit(7), "127.0.0.1", 7007); '
+    'threading.Timer(0.7, socket.create_connection, [("127.0.0.1", 7007)]).start(); await asyncio.sleep(60)',
+])
+def test_asyncio_that_is_at_work_does_not_wait_for_input(box, work):
+    assert box.run(ASYNCIO % ("await lines(); " + work + "; os._exit(7)"), timeout=20)["data"]["exit_code"] == 7
 
 
 @pytest.mark.parametrize("work", [

@@ -471,6 +471,19 @@ def test_an_id_of_another_command_is_told_and_never_answered_with_what_is_there(
         assert [e[1] for e in got] == ["error"] and last.split(":")[0] in got[0][2]["message"], got
 
 
+@pytest.mark.parametrize("what", ["bash", "shell"])
+def test_an_id_names_no_command_of_a_session_whose_name_begins_alike(server, box, what):
+    exec_, look = f"/box/{box}/v1/{what}/exec", f"/box/{box}/v1/{what}/" + ("output" if what == "bash" else "view")
+    own, other = [{"session_id" if what == "bash" else "id": name} for name in ("alike", "alike#x")]
+    for name, word in (own, "own"), (other, "other"):
+        if what == "shell":
+            server.post(f"/box/{box}/v1/shell/sessions/create", name)
+        name["command_id"] = list(events(server, exec_, {**name, "command": f"echo {word}"}))[0][2]["command_id"]
+    for last in f"x#{other['command_id']}:0:0", f"x#{other['command_id']}:1:0":
+        got = list(events(server, look, own if what == "bash" else {"id": "alike"}, {"Last-Event-ID": last}))
+        assert "other" not in str(got) and "own" in str(got), got
+
+
 def test_a_follower_of_an_unknown_session_gets_an_answer_not_a_stream(server, box):
     r = call(server, "POST", f"/box/{box}/v1/shell/view", json.dumps({"id": "nobody"}),
              {"Accept": "text/event-stream", "Content-Type": "application/json"})

@@ -153,6 +153,23 @@ def test_work_of_the_servers_own_outlives_a_ticket_and_needs_no_socket(server):
         s.end()
 
 
+def test_a_ticket_is_kept_in_a_cookie_that_no_sibling_can_set(server):
+    flags = ["--tls-cert", str(server.cert), "--tls-key", str(server.key), "--auth", "required"]
+    token = {"Authorization": "Bearer token-of-the-test"}
+    s = sg.Server("--pool-size", "1", *flags, env={"BEARER_TOKEN": "token-of-the-test"})
+    s.request = lambda *a, **k: over_tls(s, *a, **{"headers": token, **k})
+    try:
+        s.start()
+        ticket = s.post("/tickets", {})["ticket"]
+        name, _, rest = over_tls(s, "GET", f"/sg/v1/boxes?ticket={ticket}").headers["Set-Cookie"].partition("=")
+        assert name == "__Host-sandglass_ticket" and rest.startswith(f"{ticket}; Path=/; ") and "Secure" in rest and "Domain" not in rest
+        for cookie, status in (f"__Host-sandglass_ticket={ticket}", 200), (f"sandglass_ticket={ticket}", 401), \
+                              (f"sandglass_ticket=x; __Host-sandglass_ticket={ticket}", 200):
+            assert over_tls(s, "GET", "/sg/v1/boxes", headers={"Cookie": cookie}).status == status, cookie
+    finally:
+        s.end()
+
+
 def test_plain_http_and_old_versions_are_not_answered(server):
     with socket.create_connection(("127.0.0.1", server.port), 10) as c:
         c.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -36,6 +36,7 @@ TEST(our_cookie_is_taken_out_and_others_stay)
         { "", "" },
         { "a=b", "a=b" },
         { "sandglass_ticket=T", "" },
+        { "__Host-sandglass_ticket=T; sandglass_ticket=U", "" },
         { "a=b; sandglass_ticket=T; c=d", "a=b; c=d" },
         { "sandglass_ticket=T;sandglass_ticket=U;\ta=b", "a=b" },
         { "a=b;c=d", "a=b; c=d" }, /* longer than it came */
