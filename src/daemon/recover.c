@@ -286,6 +286,7 @@ static void take_kept(struct seats *s)
         struct seat *x = seats_find(s, kept[i].id);
         if (x && x->state == SEAT_OUT && x->proc.scratch < 0 && kept[i].fd >= 0) {
             x->proc.scratch = kept[i].fd;
+            x->kept = true;
             continue;
         }
         if (kept[i].fd >= 0)

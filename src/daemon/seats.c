@@ -27,6 +27,7 @@
 enum {
     READY_MS = 60000, /* a machine with far more to do than it can takes long for everything; what hangs is rare */
     READY_US = 400,   /* from half built, on a machine that has nothing else to do */
+    KEEP_MS = 5,      /* a box that is gone by then was never guard's business */
     RETRY_FAST = 50,
     RETRY_FAST_MS = 2,
     RETRY_SLOW_MS = 500,
@@ -190,7 +191,7 @@ static void wipe(struct seat *x)
         return;
     }
     idmap_release(&s->ids, x->slot);
-    if (x->proc.scratch >= 0)
+    if (x->kept)
         fdstore_drop(s->opts->store, x->id);
     state_remove(s, x->id);
     sweeper_take(&s->sweeper, TAKE_FD(x->mounts));
@@ -291,10 +292,11 @@ int seat_limit(const struct seat *x, const struct box_spec *spec, struct err *e)
     return cgroup_limit(&x->all->groups, x->id, &limits, e);
 }
 
-void seat_keep(const struct seat *x)
+void seat_keep(struct seat *x)
 {
     struct err e;
 
+    x->kept = true;
     if (fdstore_keep(x->all->opts->store, x->id, x->proc.scratch, &e) < 0)
         log_warn("files of a box are not kept", "id=%s error=\"%s\", no snapshots after a restart", x->id, e.msg);
 }
@@ -374,7 +376,7 @@ static void on_ready_byte(void *arg, uint32_t events)
     } else {
         seat_set_state(x, SEAT_OUT);
         answer_made(x, false);
-        seat_keep(x); /* after a kill before this the files are found by their handle */
+        loop_timer_set(x->timer, KEEP_MS); /* after a kill before this the files are found by their handle */
     }
     close(TAKE_FD(x->proc.channel));
     state_note_scratch(x);
@@ -534,6 +536,14 @@ void seats_destroy(struct seats *s, const struct seat_waiter *w, const char *id)
     seat_end(x, NULL);
 }
 
+static bool somebody_waits(const struct seat *x, uint32_t verb)
+{
+    for (int i = 0; i < SEAT_WAITERS; i++)
+        if (x->waiters[i].verb == verb)
+            return true;
+    return false;
+}
+
 static void poll_freeze(struct seat *x)
 {
     struct seat_reply r = { 0 };
@@ -621,7 +631,12 @@ static void on_timer(void *arg)
         e.sys = ETIMEDOUT;
         seat_end(x, &e);
         break;
-    case SEAT_OUT: poll_freeze(x); break;
+    case SEAT_OUT:
+        if (!x->kept)
+            seat_keep(x);
+        if (somebody_waits(x, SEAT_FREEZE))
+            poll_freeze(x);
+        break;
     case SEAT_ENDING: wipe(x); break;
     case SEAT_BLANK:
     case SEAT_PARKED: break;

@@ -67,6 +67,7 @@ struct seat {
     struct err failure; /* code != ERR_NONE: why it is ENDING */
     int status;
     bool oom;
+    bool kept; /* seat_keep() was done */
     int64_t asked_us;
     int tries; /* of removing its cgroups */
     struct loop_fd *on_exit, *on_ready;
@@ -154,7 +155,7 @@ void seat_end(struct seat *seat, const struct err *why); /* why may be NULL */
 void seat_set_state(struct seat *seat, enum seat_state to);
 int seat_limit(const struct seat *seat, const struct box_spec *spec, struct err *e);
 void seat_resave(const struct seat *seat);                   /* its state file; a failure is logged */
-void seat_keep(const struct seat *seat);                     /* guard has its scratch from now on */
+void seat_keep(struct seat *seat);                           /* guard has its scratch from now on */
 int seats_gauge(struct seats *s, const char *id, int gauge); /* a descriptor for the caller, or -1 */
 int seats_written(struct seats *s, const char *id);          /* the same, of all that a handed-out box writes */
 void seat_answer(struct seats *s, const struct seat_waiter *w, const struct seat_reply *r);

@@ -16,14 +16,25 @@
 #include "base/fdpass.h"
 #include "base/log.h"
 
+/* Where the kernel shares processors between sessions first (autogroup), being nice counts only within one's own: alone in
+ * supervise's, on its processor, the sweeper would have as much of that as a box. */
+static void be_nice(void)
+{
+    (void)setsid();
+    auto_close int group = open("/proc/self/autogroup", O_WRONLY | O_CLOEXEC);
+    if (group >= 0)
+        (void)!write(group, "19", 2);
+    (void)setpriority(PRIO_PROCESS, 0, PRIO_MAX);
+    (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 });
+}
+
 static noreturn void sweep(int fd)
 {
     sigset_t none;
 
     (void)prctl(PR_SET_NAME, "sandglass-sweep");
     /* Nobody waits for it; nor may it stand in the way of who wakes it, as the nicest of normal processes would. */
-    (void)setpriority(PRIO_PROCESS, 0, PRIO_MAX);
-    (void)sched_setscheduler(0, SCHED_BATCH, &(struct sched_param){ 0 });
+    be_nice();
     sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     signal(SIGINT, SIG_IGN); /* of a terminal, for all of the group: supervise says when it is over */

@@ -27,7 +27,7 @@ void spawner_init(struct spawner *s, int program); /* descriptor of sandglass-in
 void spawner_close(struct spawner *s);
 int spawner_start(struct spawner *s, struct err *e);
 int spawner_ask(struct spawner *s, const struct spawner_fds *fds, struct err *e);
-/* After each spawner_ask; waits for the fork only. */
+/* After each spawner_ask, when nothing else is to be done: waits for the fork, and has the network made on our processor. */
 int spawner_answer(struct spawner *s, pid_t *ret_pid, int *ret_pidfd, struct err *e);
 
 /* In the spawner: returns in each process that it forks, when that has become a box's init. */
