@@ -282,6 +282,10 @@ static void on_shell(void *arg, const struct shell_report *r)
         t->report = r->number;
     }
     int64_t dropped = stream_dropped(r->out) + stream_dropped(r->err);
+    if (!utf8_ok(out.stdout)) /* JSON has no place for its bytes */
+        stream_keep(r->out);
+    if (!utf8_ok(out.stderr))
+        stream_keep(r->err);
     int fds[2] = { stream_take_memfd(r->out), stream_take_memfd(r->err) };
     out.stdout_kept = fds[0] >= 0;
     out.stderr_kept = fds[1] >= 0;
