@@ -74,8 +74,9 @@ static int add_input(struct jw *w)
     if (full)
         complain("exec: the input is larger than LIMIT_FILE_IO (%ld bytes)", LIMIT_FILE_IO);
     else if (!text) /* in JSON its bytes would become others, and nobody would notice */
-        complain("exec: the input is not UTF-8 text; send it as such: base64 FILE | %s exec --stdin BOX 'base64 -d | ...'",
-                 cli_program);
+        complain(
+            "exec: the input is not UTF-8 text; send it as such: base64 FILE | %s exec --stdin BOX 'base64 -d | ...'",
+            cli_program);
     return full || !text ? EXIT_EXEC_OWN : OPTIONS_OK;
 }
 
@@ -143,7 +144,8 @@ static int print_kept(struct api *a, const struct json *answer, const char *name
 
     if (!blob || json_get_int(blob, "bytes", -1) != total)
         return 1;
-    const char *rest = arena_printf(&a->arena, "/steps/%lld/blobs/%s", (long long)json_get_int(answer, "step", 0), name);
+    const char *rest =
+        arena_printf(&a->arena, "/steps/%lld/blobs/%s", (long long)json_get_int(answer, "step", 0), name);
     struct client_request request = {
         .url = a->url,
         .method = "GET",
