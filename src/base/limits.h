@@ -85,7 +85,8 @@
 #define LIMIT_SHELLS_PER_BOX    32
 #define LIMIT_JOBS_PER_BOX      256
 #define LIMIT_TERMINALS_PER_BOX 64
-#define LIMIT_PTYS_PER_BOX      128       /* the machine has some thousands for all boxes together (kernel.pty.max) */
+#define LIMIT_CORE              1   /* 0 would let the host's core_pattern take it, if that is a program: core(5) */
+#define LIMIT_PTYS_PER_BOX      128 /* the machine has some thousands for all boxes together (kernel.pty.max) */
 #define LIMIT_TERMINAL_KEPT     (1 * MiB) /* of a terminal's output, for those who come or come back */
 #define LIMIT_TERMINAL_INPUT    (1 * MiB) /* that a terminal's program has not read yet */
 #define LIMIT_RUN_SESSIONS      256

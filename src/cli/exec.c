@@ -6,6 +6,7 @@
 #include "base/auto.h"
 #include "base/limits.h"
 #include "cli/cli.h"
+#include "cli/client.h"
 #include "cli/text.h"
 #include "daemon/units.h"
 #include "wire/outcome.h"
@@ -39,7 +40,7 @@ static void add_command(struct jw *w, const struct words *words)
 {
     struct buf text;
 
-    buf_init(&text, LIMIT_COMMAND);
+    buf_init(&text, LIMIT_HTTP_BODY); /* the server says what is too long; half a command must not run */
     if (words->n == 2 && words->dashed < 0)
         buf_z(&text, words->v[1]);
     else
@@ -57,7 +58,7 @@ static int add_input(struct jw *w)
     struct buf in;
     ssize_t n;
 
-    buf_init(&in, LIMIT_COMMAND);
+    buf_init(&in, LIMIT_FILE_IO);
     for (;;) {
         char *room = buf_room(&in, 65536);
         if (!room)
@@ -67,12 +68,16 @@ static int add_input(struct jw *w)
             break;
         buf_grew(&in, (size_t)n);
     }
-    bool full = in.full;
+    bool full = in.full, text = utf8_ok(buf_view(&in));
     jw_kstr(w, "stdin", buf_view(&in));
     buf_done(&in);
     if (full)
-        complain("exec: the input is larger than LIMIT_COMMAND (%ld bytes)", LIMIT_COMMAND);
-    return full ? EXIT_EXEC_OWN : OPTIONS_OK;
+        complain("exec: the input is larger than LIMIT_FILE_IO (%ld bytes)", LIMIT_FILE_IO);
+    else if (!text) /* in JSON its bytes would become others, and nobody would notice */
+        complain(
+            "exec: the input is not UTF-8 text; send it as such: base64 FILE | %s exec --stdin BOX 'base64 -d | ...'",
+            cli_program);
+    return full || !text ? EXIT_EXEC_OWN : OPTIONS_OK;
 }
 
 static int add_params(const struct command *cmd, const struct asked *a, const struct words *words, struct jw *w)
@@ -128,25 +133,68 @@ static int add_all(const struct command *cmd, const struct asked *a, const struc
     return r;
 }
 
-static void print_stream(const struct json *data, const char *name, FILE *out)
+/* What the command wrote, byte by byte, from the blob that its step keeps. 0: printed, 1: there is none of all of it. */
+static int print_kept(struct api *a, const struct json *answer, const char *name, int64_t total, FILE *out)
 {
-    struct str s = json_get_str(data, name);
+    const struct json *blob = json_get(json_get(answer, "blobs"), name);
+    struct str trajectory = json_get_str(answer, "trajectory_id"), part;
+    struct client *c = NULL;
+    struct err e = { 0 };
+    int r;
 
-    if (s.n)
-        fwrite(s.p, 1, s.n, out);
-    fflush(out);
+    if (!blob || json_get_int(blob, "bytes", -1) != total)
+        return 1;
+    const char *rest =
+        arena_printf(&a->arena, "/steps/%lld/blobs/%s", (long long)json_get_int(answer, "step", 0), name);
+    struct client_request request = {
+        .url = a->url,
+        .method = "GET",
+        .path = api_path(a, "/sg/v1/trajectories/", arena_z(&a->arena, trajectory), rest),
+        .timeout_ms = a->timeout_ms,
+    };
+    if (client_open(&request, &c, &e) < 0 || client_status(c) != 200) {
+        client_close(c);
+        return 1;
+    }
+    while ((r = client_part(c, &part, &e)) > 0)
+        fwrite(part.p, 1, part.n, out);
+    client_close(c);
+    if (r < 0)
+        complain("%s is not complete: %s", name, e.msg);
+    return r;
 }
 
-static void print_data(const struct json *data)
+/* An answer has head and tail of a long output, and only text: the rest is asked for. */
+static int print_stream(struct api *a, const struct json *answer, const char *name, FILE *out)
 {
+    const struct json *data = json_get(answer, "data");
+    struct str s = json_get_str(data, name);
+    int64_t total = json_get_int(data, arena_printf(&a->arena, "%s_bytes", name), (int64_t)s.n);
+    int r = (size_t)total == s.n ? 1 : print_kept(a, answer, name, total, out);
+
+    if (r > 0 && s.n)
+        fwrite(s.p, 1, s.n, out);
+    fflush(out);
+    if (r > 0 && (size_t)total > s.n)
+        complain("%s had %lld bytes, more than the server keeps (output.kept): its middle is left out", name,
+                 (long long)total);
+    else if (r > 0 && (size_t)total < s.n)
+        complain("%s was not UTF-8: what was not is shown as U+FFFD", name);
+    return r < 0 ? r : 0;
+}
+
+static int print_data(struct api *a, const struct json *answer)
+{
+    const struct json *data = json_get(answer, "data");
     bool streams = json_get_str(data, "stdout").p || json_get_str(data, "stderr").p;
 
     if (streams) {
-        print_stream(data, "stdout", stdout);
-        print_stream(data, "stderr", stderr);
-    } else if (data && data->type != JSON_NULL) {
-        print_line(data->raw);
+        int r = print_stream(a, answer, "stdout", stdout);
+        return r < 0 ? r : print_stream(a, answer, "stderr", stderr);
     }
+    if (data && data->type != JSON_NULL)
+        print_line(data->raw);
+    return 0;
 }
 
 static bool waits_for_input(const struct json *answer)
@@ -208,11 +256,9 @@ static int call(const struct words *w, struct str body, int64_t timeout_ms)
         if (w->json)
             api_print(&api);
         else
-            print_data(json_get(answer, "data"));
-        int64_t dropped = json_get_int(answer, "dropped_bytes", 0);
-        if (dropped > 0)
-            complain("%lld bytes in the middle of the output were left out", (long long)dropped);
-        r = exit_code(answer);
+            r = print_data(&api, answer);
+        int code = exit_code(answer);
+        r = r < 0 ? EXIT_EXEC_OWN : code;
     }
     api_done(&api);
     return r;
@@ -247,9 +293,13 @@ static int run(const struct command *cmd, int argc, char **argv)
     if (a.params && (a.cwd || a.env.n || a.input))
         return usage_error(cmd, "--cwd, --env and --stdin stand in --params, if there are some");
 
-    buf_init(&body, 4 * LIMIT_COMMAND);
+    buf_init(&body, LIMIT_HTTP_BODY);
     struct jw writer = { .out = &body };
     r = add_all(cmd, &a, &w, &writer, &timeout_ms);
+    if (r == OPTIONS_OK && body.full) {
+        complain("exec: the request is larger than LIMIT_HTTP_BODY (%ld bytes)", LIMIT_HTTP_BODY);
+        r = EXIT_EXEC_OWN;
+    }
     if (r == OPTIONS_OK)
         r = call(&w, buf_view(&body), timeout_ms);
     buf_done(&body);

@@ -1,4 +1,5 @@
 /* The program's entry: one table of commands. */
+#include <errno.h>
 #include <string.h>
 
 #include "cli/cli.h"
@@ -29,12 +30,23 @@ static void print_commands(FILE *out)
     fputs("\n'sandglass COMMAND --help' shows options and examples.\n", out);
 }
 
+/* What was printed counts if it arrived: a full disk must not look like success. */
+static int printed(int code, int lost)
+{
+    bool broken = ferror(stdout);
+
+    if (fflush(stdout) == 0 && !broken)
+        return code;
+    complain("standard output could not be written: %s", errno ? strerror(errno) : "an error");
+    return code ? code : lost;
+}
+
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : NULL, *slash = argc ? strrchr(argv[0], '/') : NULL;
 
     if (argc && strcmp(slash ? slash + 1 : argv[0], "knowlyr-sandbox") == 0)
-        return knowlyr_main(argc, argv);
+        return printed(knowlyr_main(argc, argv), EXIT_FAILED);
     if (!name) {
         print_commands(stderr);
         return EXIT_USAGE;
@@ -52,7 +64,7 @@ int main(int argc, char **argv)
     }
     for (const struct command *const *c = commands; *c; c++)
         if (strcmp((*c)->name, name) == 0)
-            return (*c)->run(*c, argc - 1, argv + 1);
+            return printed((*c)->run(*c, argc - 1, argv + 1), *c == &command_exec ? EXIT_EXEC_OWN : EXIT_FAILED);
     complain("there is no command '%s'; 'sandglass --help' lists them", name);
     return EXIT_USAGE;
 }

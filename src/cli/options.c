@@ -156,6 +156,11 @@ int options_parse(const struct command *cmd, const struct option *rows, int stop
         print_help(&p);
         return EXIT_FINE;
     }
+    /* Names of boxes and trajectories; what a command is given to run may be anything. Without one, the path would be
+     * that of all of them. */
+    for (int i = 0; cmd->remote && i < w.n && (i == 0 || !stop_after); i++)
+        if (!*w.v[i])
+            return usage_error(cmd, "a name is empty; is a variable not set?");
     const char *url = w.url ? w.url : getenv("SANDGLASS_URL");
     if (cmd->remote && url && *url && client_check_url(url, &e) < 0)
         return usage_error(cmd, "%s", e.msg);

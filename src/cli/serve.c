@@ -57,6 +57,8 @@ static int run_serve(const struct command *cmd, int argc, char **argv)
     int code = EXIT_USAGE;
     if (first < argc) {
         (void)usage_error(cmd, "'%s': serve takes flags only", argv[first]);
+    } else if (config_check_places(&c, &e) < 0) {
+        complain("%s", e.msg);
     } else {
         log_max = c.log_level;
         code = guard_main(&c, json);

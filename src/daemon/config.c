@@ -3,6 +3,7 @@
 #include "daemon/config.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "base/sha256.h"
 #include "daemon/config_key.h"
 #include "daemon/units.h"
+#include "isolate/mountfd.h"
 #include "wire/boot.h"
 
 #define ENV_PREFIX   "SANDGLASS_"
@@ -626,6 +628,26 @@ int config_load(int argc, char **argv, struct config *ret, int *ret_first_arg, s
     }
     *ret = c;
     *ret_first_arg = first;
+    return 0;
+}
+
+int config_check_places(const struct config *c, struct err *e)
+{
+    char path[PATH_MAX];
+
+    if (strcmp(c->box_image, "host") != 0) {
+        auto_close int dir = mountfd_allowed(c->image_roots, c->box_image, e);
+        if (dir < 0)
+            return err_wrap(e, dir, "box.image, with image.roots = '%s'", c->image_roots);
+    }
+    for (const char *p = c->box_mounts; *p;) {
+        size_t n = strcspn(p, ":");
+        snprintf(path, sizeof path, "%.*s", (int)n, p);
+        auto_close int dir = n ? mountfd_allowed(c->mount_roots, path, e) : -1;
+        if (n && dir < 0)
+            return err_wrap(e, dir, "box.mounts, with mount.roots = '%s'", c->mount_roots);
+        p += n + (p[n] == ':');
+    }
     return 0;
 }
 

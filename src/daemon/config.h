@@ -80,6 +80,9 @@ int config_load(int argc, char **argv, struct config *ret, int *ret_first_arg, s
 void config_done(struct config *c);
 /* Can we read the files that serve reads as its own user? The message names the setting. */
 int config_check_files(const struct config *c, struct err *e);
+/* Are the directories that boxes are to have where boxes may have them? Asked once, at the start: later it is a box that
+ * fails, not the server. */
+int config_check_places(const struct config *c, struct err *e);
 
 /* head (NULL-terminated), then one "--key=value" for every key: a program that is started with these words has
  * exactly this configuration, whatever happened to the file since. The caller frees with config_argv_free. */

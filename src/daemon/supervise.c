@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <sched.h>
 #include <signal.h>
 #include <stddef.h>
@@ -390,13 +391,17 @@ static int own_mounts(struct err *e)
 }
 
 /* 32768 pids are used up by a thousand boxes with thirty processes each. Of inotify instances, 128 are one user's by
- * default, and a box is one user to the kernel, with its watchers, its browser and its editors. */
+ * default, and a box is one user to the kernel, with its watchers, its browser and its editors. Open files are counted
+ * for the whole machine, a tenth of its memory's worth: two boxes with 512 processes of 4096 files each have them all,
+ * and then serve, which is not root, accepts nobody. Within a box, its memory limits them. */
 static void raise_limits(void)
 {
     static const struct {
         const char *path;
         long least;
-    } limits[] = { { "/proc/sys/kernel/pid_max", 4194304 }, { "/proc/sys/fs/inotify/max_user_instances", 1024 } };
+    } limits[] = { { "/proc/sys/kernel/pid_max", 4194304 },
+                   { "/proc/sys/fs/inotify/max_user_instances", 1024 },
+                   { "/proc/sys/fs/file-max", LONG_MAX } };
     char text[32];
 
     for (size_t i = 0; i < ARRAY_LEN(limits); i++) {

@@ -16,7 +16,7 @@
 #include "image/tree.h"
 #include "wire/boot.h"
 
-enum { FORMAT = 2 }; /* of the skeleton; raise it when what is built changes */
+enum { FORMAT = 3 }; /* of the skeleton; raise it when what is built changes */
 
 /* What programs read from /etc and what is the same for everybody. Anything that could hold a password, a key, a token
  * or this machine's own settings is not in the list. */
@@ -85,6 +85,10 @@ static const char group[] = "root:x:0:\ndaemon:x:1:\nbin:x:2:\nsys:x:3:\nadm:x:4
 static const char hosts[] = "127.0.0.1\tlocalhost\n::1\tlocalhost ip6-localhost ip6-loopback\n";
 static const char nsswitch[] = "passwd: files\ngroup: files\nshadow: files\nhosts: files dns\nnetworks: files\n"
                                "protocols: files\nservices: files\nethers: files\nrpc: files\n";
+
+/* For su and runuser, which root of the box may use as anywhere; nobody has a password here. */
+static const char pam[] = "auth sufficient pam_rootok.so\nauth required pam_deny.so\naccount required pam_permit.so\n"
+                          "password required pam_deny.so\nsession required pam_permit.so\n";
 
 /* --- which generation is this? --- */
 
@@ -169,9 +173,11 @@ static int make_etc(int root, struct err *e)
         const char *name, *text;
     } files[] = { { "passwd", passwd },    { "group", group },    { "hosts", hosts },
                   { "hostname", "box\n" }, { "resolv.conf", "" }, { "nsswitch.conf", nsswitch },
-                  { "environment", "" } };
+                  { "environment", "" },   { "pam.d/other", pam } };
 
     int r = tree_mkdir(root, "etc", 0755, 0, e);
+    if (r >= 0)
+        r = tree_mkdir(root, "etc/pam.d", 0755, 0, e);
     if (r < 0)
         return r;
     auto_close int etc = openat(root, "etc", O_PATH | O_DIRECTORY | O_CLOEXEC);

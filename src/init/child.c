@@ -16,6 +16,7 @@
 #include <sys/wait.h>
 
 #include "base/auto.h"
+#include "base/limits.h"
 #include "init/init.h"
 #include "isolate/caps.h"
 
@@ -97,7 +98,7 @@ void child_reap(struct init *in)
 void child_limit(const struct init *in)
 {
     rlim_t files = in->boot.open_files > 0 ? (rlim_t)in->boot.open_files : 1024;
-    struct rlimit none = { 0, 0 };
+    struct rlimit no_core = { LIMIT_CORE, LIMIT_CORE };
     struct rlimit rl = { files, files };
 
     /* The OOM killer must take a program before it takes init. While a process is not dumpable, which a forked init
@@ -109,7 +110,7 @@ void child_limit(const struct init *in)
         close(fd);
     }
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);
-    (void)setrlimit(RLIMIT_CORE, &none);
+    (void)setrlimit(RLIMIT_CORE, &no_core);
     if (setrlimit(RLIMIT_NOFILE, &rl) < 0 && getrlimit(RLIMIT_NOFILE, &rl) == 0) {
         rl.rlim_cur = rl.rlim_max < files ? rl.rlim_max : files;
         (void)setrlimit(RLIMIT_NOFILE, &rl);

@@ -52,7 +52,7 @@ struct shell {
     struct buf record; /* the beginning of a report */
     struct loop_fd *out_watch, *err_watch, *status_watch, *in_watch;
 
-    bool proved; /* this bash has reported something */
+    size_t told; /* bytes of lines that this bash was sent */
     bool lost;   /* the last bash died between two calls: the next report says so */
     bool fed;    /* something was written to its stdin */
     bool closed; /* all of its stdin was given with the command */
@@ -90,6 +90,8 @@ struct shell {
 #define END_SIGNAL SIGRTMAX
 static const char shell_setup[] = "set +o history +H; unset HISTFILE MAILCHECK; PS1='$ ' PS2='> '; "
                                   "trap '\\builtin trap - INT; \\builtin kill -INT \"$$\"' RTMAX\n";
+
+static bool bash_ran; /* in this box, once */
 
 static void on_output(void *arg, uint32_t events);
 static void on_errors(void *arg, uint32_t events);
@@ -263,7 +265,7 @@ static int start_bash(struct shell *s, struct err *e)
         s->pid = 0;
         return r;
     }
-    s->proved = false;
+    s->told = sizeof shell_setup - 1;
     s->last_exit = 0;
     free(TAKE_PTR(s->before));
     (void)!write(s->ctl, shell_setup, sizeof shell_setup - 1);
@@ -484,7 +486,7 @@ static void on_record(struct shell *s, const char *record, bool whole)
 
     if (!cwd || (unsigned)strtoul(record, NULL, 10) != s->seq)
         return;
-    s->proved = true;
+    bash_ran = true;
     if (s->state != RUNNING && s->state != WAITING && s->state != ENDING)
         return;
     if (s->state == ENDING && (s->why == SHELL_DONE || s->why == SHELL_LOST))
@@ -542,6 +544,15 @@ static void on_errors(void *arg, uint32_t events)
     on_bytes(s, &s->err_text, &s->err);
 }
 
+/* What ended without having read a line was no bash, or none that runs; whatever number it ended with, the command had no
+ * part in it. */
+static bool took_lines(const struct shell *s)
+{
+    int unread;
+
+    return ioctl(s->ctl, FIONREAD, &unread) < 0 || (size_t)unread < s->told;
+}
+
 static void on_bash_exit(void *arg, pid_t pid, int status)
 {
     struct shell *s = arg;
@@ -552,8 +563,10 @@ static void on_bash_exit(void *arg, pid_t pid, int status)
     r.exit_code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
     if (ended && (s->why == SHELL_DONE || s->why == SHELL_LOST))
         r.exit_code = s->end_exit;
-    else if (!s->proved && (r.exit_code == 126 || r.exit_code == 127))
-        r.end = SHELL_BROKEN;
+    else if (took_lines(s))
+        bash_ran = true;
+    else if (WIFEXITED(status))
+        r.end = bash_ran ? SHELL_RUINED : SHELL_BROKEN;
     drain(s);
     s->pid = 0;
     loop_unwatch(TAKE_PTR(s->out_watch));
@@ -613,6 +626,7 @@ static int send_lines(struct shell *s, const struct shell_command *c, struct err
     add_status(s, &b, false);
     if (write(s->ctl, b.p, b.n) != (ssize_t)b.n)
         return err_sys(e, "write to bash");
+    s->told += b.n;
     return 0;
 }
 

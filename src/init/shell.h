@@ -26,6 +26,7 @@ enum shell_end {
     SHELL_TIMEOUT,
     SHELL_KILLED, /* by shell_kill */
     SHELL_BROKEN, /* bash could not be started */
+    SHELL_RUINED, /* nor can it any more, though it could: the box has changed it, or what it needs */
     SHELL_LOST,   /* bash cannot run commands any more, or not say how they end: a new one will */
 };
 

@@ -231,6 +231,12 @@ int64_t stream_dropped(const struct stream *s)
     return tail_from > from ? tail_from - from : 0;
 }
 
+void stream_keep(struct stream *s)
+{
+    if (s->memfd < 0 && s->kept_max > 0 && s->total == (int64_t)(s->head_n + s->tail_n))
+        spill(s);
+}
+
 int stream_take_memfd(struct stream *s)
 {
     if (s->memfd >= 0) { /* the receiver shares the offset, and must be able to rely on the size */

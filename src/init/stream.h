@@ -1,5 +1,5 @@
 /* One output stream of a command, bounded: its head and its tail in memory, its first bytes up to a cap in a memfd
- * that is made only if head and tail do not hold everything. */
+ * that is made only if head and tail do not hold everything, or not as text. */
 #pragma once
 
 #include <stdint.h>
@@ -26,6 +26,7 @@ void stream_skip(struct stream *s, int64_t n); /* so many bytes were there and n
 struct str stream_text(const struct stream *s, struct arena *a);
 struct str stream_last_line(const struct stream *s, struct arena *a); /* without a newline; "" if it ended with one */
 int64_t stream_dropped(const struct stream *s); /* bytes that are neither in the text nor in the memfd */
+void stream_keep(struct stream *s);             /* into the memfd, also if it is short: its text is not what it was */
 int stream_take_memfd(struct stream *s);
 
 /* Reads fd, which must not block, until it is empty. 0: end of file, 1: more may come, < 0: an error.

@@ -19,6 +19,7 @@
 #include "base/auto.h"
 #include "base/err.h"
 #include "base/fdpass.h"
+#include "base/limits.h"
 #include "isolate/caps.h"
 #include "isolate/idmap.h"
 #include "isolate/network.h"
@@ -117,7 +118,7 @@ static int attach(const struct child *c, struct err *e)
 
 static int limit_self(const struct box_spec *spec, struct err *e)
 {
-    struct rlimit files, core = { 0, 0 };
+    struct rlimit files, core = { LIMIT_CORE, LIMIT_CORE };
 
     if (getrlimit(RLIMIT_NOFILE, &files) < 0)
         return err_sys(e, "getrlimit");

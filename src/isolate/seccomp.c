@@ -76,6 +76,7 @@ static const struct rule rules[] = {
     { SYS_io_uring_setup, ACT_EPERM }, /* its operations pass no filter */
     { SYS_io_uring_enter, ACT_EPERM },
     { SYS_io_uring_register, ACT_EPERM },
+    { SYS_io_setup, ACT_ENOSYS },         /* one number for the whole machine, fs.aio-max-nr: a box could use it up */
     { SYS_open_by_handle_at, ACT_EPERM }, /* opens any inode of a file system, whatever is mounted where */
     { SYS_name_to_handle_at, ACT_EPERM },
     { SYS_fanotify_init, ACT_EPERM },

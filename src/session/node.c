@@ -67,6 +67,19 @@ int node_append(struct node *n, enum record_type type, const struct str *parts, 
     return journal_append(n->journal, type, parts, count, NULL, e);
 }
 
+/* Each call that is refused hears why; whoever runs the server should, too, and once. */
+static void watch_room(struct node *n)
+{
+    struct err e;
+    bool full = journal_check(n->journal, &e) < 0;
+
+    if (full && !n->full)
+        log_error("log full", "error='%s', refusing new calls", e.msg);
+    if (!full && n->full)
+        log_info("log has room", "taking calls again");
+    n->full = full;
+}
+
 static void sweep(void *arg)
 {
     struct node *n = arg;
@@ -85,6 +98,7 @@ static void sweep(void *arg)
     if (tenant_quotas_load(n, &e) < 0)
         log_warn("quotas not read", "error='%s', going on with the old ones", e.msg);
     call_cancel_backstop(n, now_ms());
+    watch_room(n);
     garbage_sweep(n);
     retention_sweep(n);
     loop_timer_set(n->sweep, SWEEP_MS);

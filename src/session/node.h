@@ -89,6 +89,7 @@ struct node {
     size_t session_count;
     size_t box_count;                                 /* with those that are being made, which have no id yet */
     bool ready;                                       /* what an earlier serve left has been taken over */
+    bool full;                                        /* the log takes no new calls, and that was said */
     void (*on_step)(void *arg, const struct call *c); /* a step was recorded: event streams */
     void (*on_tools)(void *arg);                      /* tools came or changed */
     void (*on_ready)(void *arg);

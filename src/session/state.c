@@ -364,7 +364,7 @@ static void on_shell(void *arg, const struct call *c)
     struct err e;
 
     if (c->outcome == OUTCOME_OK && c->data.p && json_parse(&t->arena, c->data, &data, &e) == 0 &&
-        !json_get_bool(data, "stdout_kept", false))
+        json_get_int(data, "stdout_bytes", 0) <= LIMIT_SHELL_STATE)
         t->state.shell = arena_copy(&t->arena, json_get_str(data, "stdout"));
     ask_interpreters(t);
 }

@@ -344,6 +344,13 @@ static int make_room(struct journal *j, enum record_type type, uint64_t room, st
     return r;
 }
 
+int journal_check(struct journal *j, struct err *e)
+{
+    enum { ORDINARY = 4096 }; /* most are smaller */
+
+    return make_room(j, RECORD_INTENT, ORDINARY, e);
+}
+
 static void batch_put(struct journal *j, const void *data, size_t n)
 {
     memcpy(j->batch + j->batch_n, data, n);

@@ -67,6 +67,7 @@ int journal_append(struct journal *j, enum record_type type, const struct str *p
  * crash. */
 int journal_add(struct journal *j, enum record_type type, const struct str *parts, size_t n, struct err *e);
 int journal_flush(struct journal *j, struct err *e);
+int journal_check(struct journal *j, struct err *e); /* would a record of usual size that promises new work be taken? */
 uint64_t journal_end(struct journal *j); /* writes what was added: whoever knows the position may read up to it */
 
 struct journal_reader; /* may run beside the writer, in another process */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/limits.h"
+#include "store/journal.h"
 
 int envelope_status(int code)
 {
@@ -305,7 +306,12 @@ static void say_ready(struct web *w)
 
 static void ready(struct web *w)
 {
-    ready_ports(w, say_ready);
+    struct err e;
+
+    if (journal_check(w->node->journal, &e) < 0) /* it would refuse every call: they should go elsewhere */
+        web_error(w, 503, ERR_BUSY, "%s", w->who.role == ROLE_NONE ? "the log takes no new calls" : e.msg);
+    else
+        ready_ports(w, say_ready);
 }
 
 static void print_tool(const struct backend *b, const struct tool *t, struct jw *j)

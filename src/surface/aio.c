@@ -64,7 +64,7 @@ bool aio_is_path(struct str path)
     return path.n >= 4 && memcmp(path.p, "/v1/", 4) == 0;
 }
 
-const struct aio_op *aio_find(struct web *w, bool *ret_other_method)
+const struct aio_op *aio_find(struct web *w)
 {
     for (size_t g = 0; aio_groups[g]; g++)
         for (const struct aio_op *o = aio_groups[g]->ops; o->method; o++) {
@@ -75,7 +75,7 @@ const struct aio_op *aio_find(struct web *w, bool *ret_other_method)
                 w->match = m;
                 return o;
             }
-            *ret_other_method = true;
+            web_allows(w, o->method);
         }
     return NULL;
 }
@@ -162,9 +162,9 @@ void aio_error(struct web *w, int status, const char *fmt, ...)
     web_send(w, status, &b);
 }
 
-void aio_not_found(struct web *w, bool other_method)
+void aio_not_found(struct web *w)
 {
-    aio_error(w, other_method ? 405 : 404, other_method ? "Method Not Allowed" : "Not Found");
+    aio_error(w, w->allow ? 405 : 404, w->allow ? "Method Not Allowed" : "Not Found");
 }
 
 static void print_location(struct jw *j, const char *key, const char *where, const char *field)

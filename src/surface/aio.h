@@ -86,10 +86,10 @@ extern const struct aio_group *const aio_groups[];      /* NULL-terminated */
     }
 
 /* For surface.c */
-const struct aio_op *aio_find(struct web *w, bool *ret_other_method); /* NULL: none; sets w->match */
+const struct aio_op *aio_find(struct web *w); /* NULL: none; sets w->match */
 void aio_handle(struct web *w);
 bool aio_is_path(struct str path); /* one of /v1/...: an unknown one is answered in our shape */
-void aio_not_found(struct web *w, bool other_method);
+void aio_not_found(struct web *w);
 const char *aio_clash(void);
 extern const struct field aio_file_error_fields[]; /* FileOperationError */
 

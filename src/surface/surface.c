@@ -249,13 +249,13 @@ void web_plain(struct web *w, int status, enum err_code code, const char *text)
 
 static void no_route(struct web *w)
 {
-    const char *text = w->other_method ? "Method Not Allowed" : "Not Found";
-    int status = w->other_method ? 405 : 404;
+    const char *text = w->allow ? "Method Not Allowed" : "Not Found";
+    int status = w->allow ? 405 : 404;
 
     if (page_wanted(w))
         page_say(w, status, text, "Nothing of this server has this address.");
     else
-        web_plain(w, status, w->other_method ? ERR_INVALID : ERR_NOT_FOUND, text);
+        web_plain(w, status, w->allow ? ERR_INVALID : ERR_NOT_FOUND, text);
 }
 
 static void bad_json(struct web *w, const struct err *e)
@@ -355,6 +355,21 @@ static void find_base(struct web *w)
     w->path = path;
 }
 
+void web_allows(struct web *w, const char *method)
+{
+    if (!w->allow)
+        w->allow = method;
+    else if (!strstr(w->allow, method))
+        w->allow = arena_printf(w->http->arena, "%s, %s", w->allow, method);
+}
+
+/* Whoever only watches over the server may ask with HEAD; what else is public is small, too, and no stream. */
+static bool method_fits(const struct web *w, const struct route *r)
+{
+    return str_is(w->http->method, r->method) ||
+           (r->flags & ROUTE_PUBLIC && str_is(w->http->method, "HEAD") && strcmp(r->method, "GET") == 0);
+}
+
 /* Fills in w->route and what goes with it. */
 static void find_route(struct web *w)
 {
@@ -372,15 +387,15 @@ static void find_route(struct web *w)
             struct route_match m = { 0 };
             if (!route_fits(t, w->path, &m))
                 continue;
-            if (!str_is(w->http->method, t->method)) {
-                w->other_method = true;
+            if (!method_fits(w, t)) {
+                web_allows(w, t->method);
                 continue;
             }
             w->match = m;
             w->route = t;
             return;
         }
-    w->op = aio_find(w, &w->other_method);
+    w->op = aio_find(w);
     if (w->op)
         w->route = w->op->flags & (AIO_RAW | AIO_FORM) ? &aio_raw : &aio_route;
 }
@@ -409,6 +424,17 @@ bool surfaces_refuses(void *arg, struct http_request *r)
     return door_is_shut(web_of(arg, r));
 }
 
+static void add_header(struct web *w, struct str name, struct str value)
+{
+    struct pairs *p = &w->http->also;
+    struct pair *v = arena_alloc(w->http->arena, (p->n + 1) * sizeof *v);
+
+    if (p->n)
+        memcpy(v, p->v, p->n * sizeof *v);
+    v[p->n++] = (struct pair){ name, value };
+    p->v = v;
+}
+
 void surfaces_handle(void *arg, struct http_request *r)
 {
     struct web *w = web_of(arg, r);
@@ -416,12 +442,14 @@ void surfaces_handle(void *arg, struct http_request *r)
     door_greet(w);
     if (door_turned_away(w))
         return;
+    if (!w->route && w->allow)
+        add_header(w, STR("Allow"), str_of(w->allow));
     if (w->route)
         dispatch(w);
     else if (r->empty_part)
         web_error(w, 400, ERR_INVALID, "invalid request: the path contains \"//\"");
     else if (aio_is_path(w->path))
-        aio_not_found(w, w->other_method);
+        aio_not_found(w);
     else
         no_route(w);
 }
@@ -429,17 +457,10 @@ void surfaces_handle(void *arg, struct http_request *r)
 /* Whoever is refused for now hears when to come back. */
 static void say_when(struct web *w)
 {
-    struct pairs *p = &w->http->also;
     int64_t ms = w->tenant->come_back_ms;
-    struct pair *v = arena_alloc(w->http->arena, (p->n + 1) * sizeof *v);
 
-    if (p->n)
-        memcpy(v, p->v, p->n * sizeof *v);
-    v[p->n] =
-        (struct pair){ STR("Retry-After"),
-                       str_of(arena_printf(w->http->arena, "%lld", (long long)(ms > 1000 ? (ms + 999) / 1000 : 1))) };
-    p->v = v;
-    p->n++;
+    add_header(w, STR("Retry-After"),
+               str_of(arena_printf(w->http->arena, "%lld", (long long)(ms > 1000 ? (ms + 999) / 1000 : 1))));
     w->tenant->come_back_ms = 0;
 }
 

@@ -25,7 +25,7 @@ struct web { /* one request on its way through a surface; lives in the request's
     struct tenant *tenant; /* who.tenant: what it may see and where its things go */
     struct http_request *http;
     const struct route *route; /* NULL: there is none of this path and method */
-    bool other_method;         /* but of this path */
+    const char *allow;         /* but of this path, with these methods; NULL: none */
     bool shut;                 /* door.c: refused by its head, so that its body was not read */
     struct route_match match;
     struct json *body; /* NULL: no body */
@@ -120,6 +120,7 @@ void web_error(struct web *w, int status, enum err_code code, const char *fmt, .
     __attribute__((format(printf, 4, 5))); /* our own shape */
 /* The same with a `detail` beside it, for whoever cannot know yet which surface answers. */
 void web_plain(struct web *w, int status, enum err_code code, const char *text);
+void web_allows(struct web *w, const char *method); /* the path is there, with this method: for the header Allow */
 int web_status_of(enum err_code code);
 bool web_abandoned(void *web);           /* for struct call_request */
 struct str web_key(const struct web *w); /* idempotency key: header, else body */

@@ -10,7 +10,7 @@
 #include "base/limits.h"
 #include "tool/tool.h"
 
-enum { LINGER_MS = 2000, WAIT_MAX_MS = 600000, EXIT_TIMEOUT = 124, EXIT_KILLED = 137 };
+enum { LINGER_MS = 2000, WAIT_MAX_MS = 600000, EXIT_TIMEOUT = 124, EXIT_UNRUN = 126, EXIT_KILLED = 137 };
 
 struct run_params {
     struct str command, stdin, cwd;
@@ -247,6 +247,13 @@ static enum outcome judge(struct task *t, const struct shell_report *r, struct r
             "the shell cannot run commands any more, or not say how they end (a builtin replaced or disabled, set -r, "
             "ulimit -n, a trap under extdebug?); it was replaced by a new one");
         return OUTCOME_TASK_ERROR;
+    case SHELL_RUINED:
+        out->exit_code = EXIT_UNRUN;
+        err_set(e, ERR_NONE,
+                "bash cannot be started any more (status %d), so the command did not run: it, or a library that it "
+                "needs, was removed or replaced in this box",
+                r->exit_code);
+        return OUTCOME_TASK_ERROR;
     case SHELL_BROKEN: err_set(e, ERR_SYSTEM, "bash could not be started (status %d)", r->exit_code); break;
     }
     return OUTCOME_INFRA_ERROR;
@@ -282,6 +289,10 @@ static void on_shell(void *arg, const struct shell_report *r)
         t->report = r->number;
     }
     int64_t dropped = stream_dropped(r->out) + stream_dropped(r->err);
+    if (!utf8_ok(out.stdout)) /* JSON has no place for its bytes */
+        stream_keep(r->out);
+    if (!utf8_ok(out.stderr))
+        stream_keep(r->err);
     int fds[2] = { stream_take_memfd(r->out), stream_take_memfd(r->err) };
     out.stdout_kept = fds[0] >= 0;
     out.stderr_kept = fds[1] >= 0;

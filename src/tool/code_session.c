@@ -68,6 +68,10 @@ static void on_shell(void *arg, const struct shell_report *s)
     } else if (s->end == SHELL_BROKEN) {
         o = OUTCOME_INFRA_ERROR;
         err_set(&e, ERR_SYSTEM, "bash could not be started");
+    } else if (s->end == SHELL_RUINED) {
+        o = OUTCOME_TASK_ERROR;
+        err_set(&e, ERR_NONE,
+                "bash cannot be started any more: it, or what it needs, was removed or replaced in this box");
     } else if (s->end == SHELL_LOST) {
         o = OUTCOME_TASK_ERROR;
         err_set(&e, ERR_NONE,

@@ -111,6 +111,14 @@ def test_sudo_is_root_of_the_box(box):
     assert box.out("sudo sh -c 'echo $HOME; id -un'").split()[-1] == "root"
 
 
+def test_su_is_for_root_of_the_box(server):
+    with server.box() as b:
+        assert b.out("sudo su -c 'id -un; pwd'") == "root\n/home/gem\n"
+        assert b.out("sudo su - -c 'pwd; echo $HOME'") == "/root\n/root\n"
+        assert b.out("sudo useradd -m bob && sudo su - bob -c 'id -un; [ $PWD = ~bob ]' && sudo runuser -u bob -- id -un") == "bob\nbob\n"
+        assert b.code("su -c true </dev/null") != 0
+
+
 def test_sudo_can_install_into_the_box(server):
     with server.box() as b:
         assert b.out("echo 'echo tool' | sudo tee /usr/local/bin/mytool >/dev/null && sudo chmod +x /usr/local/bin/mytool "

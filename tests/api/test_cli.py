@@ -3,6 +3,7 @@
 The scripted server speaks /sg/v1. At the end, the same against a real server.
 """
 
+import hashlib
 import http.server
 import json
 import os
@@ -494,6 +495,50 @@ def test_life_of_a_box(real):
     assert real_run(real, "show", box).returncode == 5
     assert real_run(real, "exec", box, "true").returncode == 125
     assert real_run(real, "log", box).stdout == text  # what was recorded stays
+
+
+def exec_bytes(real, box, *words, **more):
+    return subprocess.run([BINARY, "exec", "--url", real.url, box, *words], capture_output=True, timeout=60, **more)
+
+
+def test_exec_hands_on_what_the_command_wrote(real):
+    """Byte by byte, as ssh does: also what is longer than an answer, and what is no text."""
+    with real.box() as box:
+        assert exec_bytes(real, box.id, r"printf '\xff\x00x\n'").stdout == b"\xff\x00x\n"
+        r = exec_bytes(real, box.id, "head -c 1000000 /dev/urandom > u; cat u; tac u >&2; exit 3")
+        assert r.returncode == 3 and len(r.stdout) == 1000000
+        assert hashlib.sha256(r.stdout).hexdigest() == box.out("sha256sum < u").split()[0]
+        assert hashlib.sha256(r.stderr).hexdigest() == box.out("tac u | sha256sum").split()[0]
+        r = exec_bytes(real, box.id, "yes | head -c 20000000")
+        assert r.returncode == 0 and len(r.stdout) < 200000 and b"stdout had 20000000 bytes" in r.stderr and b"output.kept" in r.stderr
+
+
+def test_exec_sends_all_or_nothing(real):
+    with real.box() as box:
+        assert exec_bytes(real, box.id, "-i", "wc -c", input=b"x" * 5000000).stdout == b"5000000\n"
+        for data, why in (b"a\xffb", b"not UTF-8"), (b"x" * (33 << 20), b"LIMIT_FILE_IO"), (b"\0" * (12 << 20), b"LIMIT_HTTP_BODY"):
+            r = exec_bytes(real, box.id, "-i", "touch ran", input=data)
+            assert r.returncode == 125 and why in r.stderr, r
+        long = ["x" * 100000] * 12  # more than LIMIT_COMMAND: half of it must not run
+        r = exec_bytes(real, box.id, "--", "touch", "ran", *long)
+        assert r.returncode == 125 and b"1048576" in r.stderr, r
+        assert box.out("ls") == ""
+
+
+def test_what_cannot_be_printed_is_no_success(real):
+    with real.box() as box:
+        for words, code in (["list"], 1), (["tools", "--json"], 1), (["version"], 1), (["show", box.id], 1), (["exec", box.id, "seq 3"], 125), \
+                           (["exec", box.id, "seq 3; exit 4"], 4):
+            with open("/dev/full", "wb") as full:
+                r = subprocess.run([BINARY, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30,
+                                   env={**os.environ, "SANDGLASS_URL": real.url})
+            assert r.returncode == code and "No space left" in r.stderr, (words, r)
+
+
+@pytest.mark.parametrize("words", [["show", ""], ["destroy", "b-1", ""], ["log", ""], ["pause", ""], ["exec", "", "true"], ["export", ""]])
+def test_an_empty_name_is_wrong_usage(server, words):
+    r = run(*words, server=server)
+    assert r.returncode == 2 and "a name is empty" in r.stderr and server.seen == []
 
 
 def test_follow_sees_steps_as_they_come(real):

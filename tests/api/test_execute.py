@@ -45,6 +45,27 @@ def test_run_keeps_directory_variables_functions_and_aliases(box):
     assert r["data"]["cwd"] == "/usr/share"
 
 
+@pytest.mark.parametrize("command,code", [("set -e; nosuchcommand", 127), ("exit 126", 126), ("exit 127", 127), ("exec /etc/passwd", 126)])
+def test_first_command_of_a_shell_that_ends_it_is_the_agents_doing(server, command, code):
+    """These numbers are also what says that there is no bash: that was told, as infra_error."""
+    with server.box() as box:
+        for _ in range(2):
+            r = box.run(command)
+            assert r["outcome"] == "task_error" and r["trainable"] and r["data"]["exit_code"] == code, r
+        assert box.out("echo next") == "next\n"
+
+
+@pytest.mark.parametrize("ruin", ["sudo rm /bin/bash", "sudo ln -sf /bin/false /bin/bash", "sudo ln -sf /bin/true /bin/bash",
+                                  "sudo rm /lib/x86_64-linux-gnu/libc.so.6"])
+def test_box_whose_bash_is_gone_says_so(server, ruin):
+    with server.box() as box:
+        box.run(ruin + "; exit 1")
+        r = box.run("echo hello")
+        assert r["outcome"] == "task_error" and r["data"]["exit_code"] == 126, r
+        assert "bash cannot be started any more" in r["message"], r
+        assert box.tool("file:write", {"path": "still", "content": "here"})["outcome"] == "ok"
+
+
 @pytest.mark.parametrize("cripple", [
     "builtin() { :; }", "enable -n printf", "enable -n builtin", "enable -n .", "enable -n cd", "enable -n test return", "enable -n . enable", "set -r", "shopt -s extdebug; trap false DEBUG",
     "shopt -s extdebug; trap 'return 2' DEBUG", "ulimit -n 5; false"])

@@ -633,3 +633,13 @@ def test_boxes_together_weigh_as_much_as_a_process_on_each_processor(server):
     found = [int((pathlib.Path(d) / f).read_text()) * by for d in server.cgroup_dirs() for f, by in (("cpu.shares", 1), ("cpu.weight", 1024 / 100))
              if (pathlib.Path(d) / f).exists()]
     assert found == [cpus * 1024]
+
+
+def test_watchers_may_ask_with_head_and_a_405_says_what_is_allowed(server):
+    for path in ("/health", "/ready", "/api/v1/health"):
+        r = server.request("HEAD", path)
+        assert r.status == 200 and r.body == b"" and int(r.headers["Content-Length"]) > 0, r
+    for method, path, allowed in ("PUT", "/sg/v1/boxes", {"GET", "POST"}), ("POST", "/health", {"GET"}), ("PUT", "/v1/shell/exec", {"POST"}):
+        r = server.request(method, path)
+        assert r.status == 405 and set(r.headers["Allow"].split(", ")) == allowed, r
+    assert server.request("GET", "/nowhere").headers["Allow"] is None

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import subprocess
 import threading
 
 import pytest
@@ -211,6 +212,48 @@ def test_a_full_audit_log_becomes_the_old_one_and_the_oldest_goes():
         assert s.request("POST", "/execute", echo, headers={"X-Request-Id": "first"}).status == 200
         sg.wait_for(lambda: "first" in sg.read(path))
     finally:
+        s.end()
+
+
+# ---- a full disk ----
+
+def test_a_full_disk_refuses_new_calls_and_keeps_the_results_of_running_ones():
+    s = sg.Server("--pool-size", "0")
+    log = pathlib.Path(s.home, "log")
+    log.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=40m,mode=700,uid=65534,gid=65534", "log", log], check=True)
+    try:
+        s.start()
+        with s.box() as box:
+            late, began = [], f"/proc/{s.init_pid(box.id)}/root/home/gem/began"
+            running = threading.Thread(target=lambda: late.append(box.run("touch began; while [ -e began ]; do sleep 0.1; done; echo late")))
+            running.start()
+            sg.wait_for(lambda: os.path.exists(began))
+            with open(log / "filler", "wb") as f:
+                while f.write(bytes(1 << 16)) and os.statvfs(log).f_bavail:
+                    f.flush()
+            for size in 1000000, 10000, 1:  # what was reserved already is used up first
+                sg.wait_for(lambda: box.tool("file:write", {"path": "x", "content": "x" * size}, status=None)["outcome"] == "infra_error", every=0)
+            r = s.request("GET", "/ready")
+            assert r.status == 503 and "No space left on device" in r["error"]["message"]
+            for _ in range(3):
+                r = box.tool("file:list", {"path": "."}, status=None)
+                assert r["outcome"] == "infra_error" and r["retry_safe"] and not r["trainable"] and "No space left" in r["message"]
+            sg.wait_for(lambda: "log full" in s.log_tail())
+            os.unlink(began)
+            running.join(60)
+            assert late[0]["outcome"] == "ok" and late[0]["data"]["stdout"] == "late\n"
+            assert s.request("GET", "/ready").status == 503 and s.log_tail().count("log full") == 1
+
+            os.unlink(log / "filler")
+            sg.wait_for(lambda: s.request("GET", "/ready").status == 200)
+            assert box.out("echo on") == "on\n"
+            sg.wait_for(lambda: "log has room" in s.log_tail())
+            steps = s.get(f"/sg/v1/trajectories/{late[0]['trajectory_id']}/steps")["steps"]
+            assert [x["observation"]["stdout"] for x in steps if x["tool"] == "bash:run"] == ["late\n", "on\n"]
+    finally:
+        s.stop()
+        subprocess.run(["umount", log], check=True)
         s.end()
 
 

@@ -62,6 +62,23 @@ def test_a_file_that_is_not_there_ends_the_server_at_once(flags, key):
         s.end()
 
 
+@pytest.mark.parametrize("flags,said", [
+    (["--box-image", "{home}"], ["box.image", "image.roots", "'{home}' is not below"]),
+    (["--box-image", "{home}/not-there", "--image-roots", "{home}"], ["box.image", "No such file"]),
+    (["--box-mounts", "{home}:/etc", "--mount-roots", "{home}"], ["box.mounts", "mount.roots", "'/etc' is not below"]),
+    (["--box-mounts", "{home}/not-there", "--mount-roots", "{home}"], ["box.mounts", "No such file"]),
+])
+def test_a_directory_that_no_box_can_have_ends_the_server_at_once(flags, said):
+    s = sg.Server("--pool-size", "1")
+    try:
+        s.start(*(f.format(home=s.home) for f in flags), wait=False)
+        assert s.guard.wait(sg.PATIENCE) == 2
+        log = sg.read(s.log_path)
+        assert len(log.splitlines()) == 1 and all(x.format(home=s.home) in log for x in said), log
+    finally:
+        s.end()
+
+
 @pytest.mark.skipif(os.getuid() != 0, reason="serve has a user of its own only if root starts it")
 def test_a_file_that_serve_may_not_read_ends_the_server_at_once():
     s = sg.Server("--pool-size", "0")

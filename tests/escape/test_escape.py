@@ -258,6 +258,22 @@ def test_core_pattern_helper_cannot_be_planted(box, who):
 
 
 @WHO
+def test_a_crash_in_a_box_starts_no_program_of_the_host(box, who):
+    """core(5): a core_pattern that is a pipe starts its program, as root of the host, whatever RLIMIT_CORE is, unless it is 1."""
+    limits = box.out(f"{'sudo ' if who == 'root' else ''}cat /proc/self/limits")
+    assert re.search(r"^Max core file size +1 +1 +bytes", limits, re.M), limits
+    assert box.code("sh -c 'kill -SEGV $$'") == 139 and box.out("ls") == ""
+
+
+def test_what_the_machine_has_once_is_not_for_boxes(server, box):
+    """Contexts of asynchronous I/O, and open files: counted for the whole machine, by nobody else's limit."""
+    before = sg.read("/proc/sys/fs/aio-nr")
+    run(box, "for n in range(100): call(206, 1000, ctypes.create_string_buffer(8))")
+    assert sg.read("/proc/sys/fs/aio-nr") == before
+    assert int(sg.read("/proc/sys/fs/file-max")) > 1 << 40
+
+
+@WHO
 def test_control_groups_cannot_be_reached(server, box, who):
     """release_agent (CVE-2022-0492), devices.allow, leaving the group."""
     refused(run(box, '''
@@ -463,7 +479,7 @@ def test_dangerous_system_calls_are_refused(box, who):
              "swapon": (167, 0, 0), "swapoff": (168, 0), "acct": (163, 0), "quotactl": (179, 0, 0, 0, 0), "settimeofday": (164, 0, 0),
              "clock_settime": (227, 0, 0), "adjtimex": (159, 0), "clock_adjtime": (305, 0, 0), "iopl": (172, 3), "ioperm": (173, 0x3f8, 8, 1),
              "modify_ldt": (154, 0, 0, 0), "syslog": (103, 3, 0, 0), "sethostname": (170, 0, 0), "setdomainname": (171, 0, 0), "lookup_dcookie": (212, 0, 0, 0),
-             "vhangup": (153,), "uselib": (134, 0), "nfsservctl": (180, 0, 0, 0), "kcmp": (312, 1, 1, 0, 0, 0), "lsm_set_self_attr": (460, 0, 0, 0, 0)}
+             "io_setup": (206, 1, 0), "vhangup": (153,), "uselib": (134, 0), "nfsservctl": (180, 0, 0, 0), "kcmp": (312, 1, 1, 0, 0, 0), "lsm_set_self_attr": (460, 0, 0, 0, 0)}
     r = refused(run(box, f'''
         for what, args in {calls!r}.items():
             attempt(what, lambda: call(*args))

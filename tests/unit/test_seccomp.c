@@ -84,6 +84,7 @@ TEST(seccomp_denies_what_a_box_has_no_use_for)
         { SYS_perf_event_open, EPERM },
         { SYS_setns, EPERM },
         { SYS_clone3, ENOSYS },
+        { SYS_io_setup, ENOSYS },
         { SYS_reboot, EPERM },
         { SYS_kexec_load, EPERM },
         { SYS_init_module, EPERM },
