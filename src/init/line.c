@@ -2,11 +2,15 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "base/limits.h"
 #include "init/shell.h"
+
+#define DISABLED "enable -n " /* as bash says it, in front of a name */
 
 static void quote(struct buf *b, struct str s)
 {
@@ -103,6 +107,19 @@ static int put_read_function(const char *dir, struct err *e)
 }
 
 /* The backslashes keep bash from taking a word for an alias. */
+int line_put_command(int fd, struct str text, struct err *e)
+{
+    if (ftruncate(fd, (off_t)text.n) < 0)
+        return err_sys(e, "write the command");
+    for (size_t at = 0; at < text.n;) {
+        ssize_t n = pwrite(fd, text.p + at, text.n - at, (off_t)at);
+        if (n <= 0)
+            return err_sys(e, "write the command");
+        at += (size_t)n;
+    }
+    return 0;
+}
+
 int line_add_command(struct buf *b, const char *dir, const struct shell_command *c, int last_exit, struct err *e)
 {
     bool wrapped = c->cwd.p || c->env.n;
@@ -136,11 +153,39 @@ void line_add_status(struct buf *b, const char *dir, const struct line_status *l
     }
     buf_printf(b, "\\builtin printf '%%d %%d ' %u \"%s\" >%s/st; ", l->number, l->failed ? "1" : "$?", dir);
     if (l->builtins)
-        buf_printf(b, "{ \\builtin enable -n || \\builtin printf '" LINE_DISABLED "enable\\n'; } >%s/st; ", dir);
+        buf_printf(b, "{ \\builtin enable -n || \\builtin printf '" DISABLED "enable\\n'; } >%s/st; ", dir);
     if (l->back_to) {
         buf_z(b, "\\builtin cd -- ");
         quote(b, str_of(l->back_to)); /* it may be gone: where the shell is then is what counts */
         buf_z(b, "; ");
     }
     buf_printf(b, "\\builtin printf '%%s\\0' \"${PWD-}\" >%s/st\n", dir);
+}
+
+/* Those without which no command can be run, or not where it is to be. Without printf and builtin nothing is told at all. */
+static bool is_needed(const char *name, size_t n)
+{
+    static const char *const needed[] = { ".", "cd", "return", "enable" };
+
+    for (size_t i = 0; i < ARRAY_LEN(needed); i++)
+        if (n == strlen(needed[i]) && memcmp(name, needed[i], n) == 0)
+            return true;
+    return false;
+}
+
+bool line_read_status(const char *record, struct line_report *ret)
+{
+    const char *status = strchr(record, ' ');
+    const char *at = status ? strchr(status + 1, ' ') : NULL;
+
+    if (!at)
+        return false;
+    *ret = (struct line_report){ .number = (unsigned)strtoul(record, NULL, 10), .status = atoi(status + 1) };
+    for (at++; strncmp(at, DISABLED, sizeof DISABLED - 1) == 0; at += *at != '\0') {
+        const char *name = at + sizeof DISABLED - 1;
+        at = name + strcspn(name, "\n");
+        ret->crippled |= is_needed(name, (size_t)(at - name));
+    }
+    ret->cwd = at;
+    return true;
 }

@@ -1,4 +1,5 @@
-/* What init says to bash: lines for its stdin, and the files that these lines name, all in the shell's directory. */
+/* What init says to bash: lines for its stdin, and the files that these lines name, all in the shell's directory; and
+ * what bash answers. */
 #pragma once
 
 #include "base/buf.h"
@@ -6,11 +7,10 @@
 
 struct shell_command;
 
+int line_put_command(int fd, struct str text, struct err *e); /* into the file "cmd", which stays open */
 /* The line that runs the file "cmd" with its three streams at the pipes "in", "out" and "err" (or stdin from a file).
  * last_exit is what $? is to be at its beginning. */
 int line_add_command(struct buf *b, const char *dir, const struct shell_command *c, int last_exit, struct err *e);
-
-#define LINE_DISABLED "enable -n " /* as bash says it, in front of a name */
 
 struct line_status {
     unsigned number;
@@ -20,3 +20,12 @@ struct line_status {
 };
 /* The line that goes back to a directory and reports number, status and directory to the pipe "st". */
 void line_add_status(struct buf *b, const char *dir, const struct line_status *l);
+
+struct line_report {
+    unsigned number;
+    int status;
+    bool crippled;   /* builtins are disabled that we need */
+    const char *cwd; /* borrowed from the record */
+};
+/* What such a line said, without the NUL at its end. False: that was something else. */
+bool line_read_status(const char *record, struct line_report *ret);

@@ -463,39 +463,22 @@ static bool ask_again(struct shell *s, int exit_code)
     return write(s->ctl, b.p, b.n) == (ssize_t)b.n;
 }
 
-/* Those without which no command can be run, or not where it is to be. Without printf and builtin nothing is told at all. */
-static const char *take_disabled(struct shell *s, const char *at)
-{
-    static const char *const needed[] = { ".", "cd", "return", "enable" };
-    size_t skip = sizeof LINE_DISABLED - 1;
-
-    s->crippled = false;
-    for (; strncmp(at, LINE_DISABLED, skip) == 0; at += strcspn(at, "\n"), at += *at != '\0') {
-        at += skip;
-        for (size_t i = 0; i < ARRAY_LEN(needed); i++)
-            s->crippled |= strcspn(at, "\n") == strlen(needed[i]) && strncmp(at, needed[i], strlen(needed[i])) == 0;
-    }
-    return at;
-}
-
-/* "number status directory"; of a record that was too long, the directory has no end. */
 static void on_record(struct shell *s, const char *record, bool whole)
 {
-    const char *status = strchr(record, ' ');
-    const char *cwd = status ? strchr(status + 1, ' ') : NULL;
+    struct line_report r;
 
-    if (!cwd || (unsigned)strtoul(record, NULL, 10) != s->seq)
+    if (!line_read_status(record, &r) || r.number != s->seq)
         return;
     bash_ran = true;
     if (s->state != RUNNING && s->state != WAITING && s->state != ENDING)
         return;
     if (s->state == ENDING && (s->why == SHELL_DONE || s->why == SHELL_LOST))
         return; /* its exit is awaited */
-    cwd = take_disabled(s, cwd + 1);
-    if (ask_again(s, atoi(status + 1)))
+    s->crippled = r.crippled;
+    if (ask_again(s, r.status))
         return;
-    take_cwd(s, whole ? cwd : "");
-    on_command_end(s, atoi(status + 1));
+    take_cwd(s, whole ? r.cwd : ""); /* of a record that was too long, it has no end */
+    on_command_end(s, r.status);
 }
 
 static void on_status(void *arg, uint32_t events)
@@ -599,19 +582,6 @@ int shell_check_free(const struct shell *s, struct err *e)
                    s->name, s->text ? s->text : "", s->state == WAITING ? ", which waits for input" : "");
 }
 
-static int put_command(struct shell *s, struct str text, struct err *e)
-{
-    if (ftruncate(s->cmd_fd, (off_t)text.n) < 0)
-        return err_sys(e, "write the command");
-    for (size_t at = 0; at < text.n;) {
-        ssize_t n = pwrite(s->cmd_fd, text.p + at, text.n - at, (off_t)at);
-        if (n <= 0)
-            return err_sys(e, "write the command");
-        at += (size_t)n;
-    }
-    return 0;
-}
-
 static int send_lines(struct shell *s, const struct shell_command *c, struct err *e)
 {
     AUTO(buf_done) struct buf b = { .cap = 64 * KiB };
@@ -656,7 +626,7 @@ int shell_run(struct shell *s, const struct shell_command *c, const struct shell
     else if (s->before) /* daemons of earlier commands: whoever is there now is not of this one */
         remember_children(s, proc_children(s->pid));
     if (r == 0)
-        r = put_command(s, c->text, e);
+        r = line_put_command(s->cmd_fd, c->text, e);
     if (r == 0)
         r = send_lines(s, c, e);
     if (r < 0) {
