@@ -1,19 +1,23 @@
 /* Calls that only look at what their box wrote. Where the tool can do that from outside (tool.look), the box is not asked:
  * nothing is sent, nothing runs there, and one record says it all, as with a tool that has no box. */
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/auto.h"
 #include "session/call_parts.h"
 #include "session/seats.h"
+#include "wire/boot.h"
 
 static void on_written(void *arg, const struct seat_reply *r, const int *take_fds)
 {
     struct box *b = box_of_seat(arg, r->id);
+    auto_close int fd = take_fds[0];
+    struct stat st;
 
-    if (b && b->state != BOX_CLOSING && b->written < 0)
-        b->written = take_fds[0];
-    else if (take_fds[0] >= 0)
-        close(take_fds[0]);
+    if (!b || b->state == BOX_CLOSING || b->written >= 0 || fd < 0 || fstat(fd, &st) < 0)
+        return;
+    b->written = TAKE_FD(fd);
+    b->user = st.st_uid + BOX_UID; /* it is root's, and the box's users are numbered from there */
 }
 
 /* Most boxes are never asked for a file: supervise is asked with the first one, which init reads meanwhile. */
@@ -43,7 +47,7 @@ bool call_look(struct call *c)
         return false;
     }
     /* One that an earlier serve had may be from before the setting was changed. */
-    struct tool_look l = { .arena = &c->arena, .files = b->written };
+    struct tool_look l = { .arena = &c->arena, .files = b->written, .user = b->user };
     if (!b->adopted)
         l.cwd = str_of(b->node->opts.box_workspace);
     void *result = arena_alloc(&c->arena, c->tool->result_size + 1);

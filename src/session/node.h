@@ -125,6 +125,7 @@ struct box {
     int64_t breaks_from_ms;
     int gauges[SEAT_GAUGES];
     int written;                  /* directory of all that it writes, for call_look.c; -1: not there (yet) */
+    uid_t user;                   /* of its tools, as the host numbers it; known if written is there */
     bool written_asked;           /* of supervise, for this seat */
     int64_t peak_bytes;           /* of memory, as last read; the kernel counts anew for each call */
     int64_t peak_max_bytes;       /* of all calls so far */
