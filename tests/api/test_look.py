@@ -245,6 +245,16 @@ def test_relative_paths_begin_in_the_workspace_that_the_box_was_made_with():
         s.destroy(b.id)
 
 
+def test_relative_paths_begin_at_home_where_the_workspace_is_none():
+    with sg.running("--box-workspace", "/home/gem/one") as s, s.box() as b:
+        b.out("cd; rm -r one; echo file > one; echo home > f")
+        state = b.tool("box:snapshot")["data"]["state"]
+        b.tool("box:restore", {"state": state})
+        b.out("cd; rm one; mkdir one; echo one > one/f; echo home > f")
+        sg.wait_for(lambda: reads_without_init(b, "/home/gem/one/f"))
+        assert read(b, "f") == "home\n"
+
+
 def test_a_serve_that_is_root_asks_the_box():
     with sg.running("--serve-user", "") as s, s.box() as b:
         b.out("echo x > f")
