@@ -15,6 +15,8 @@ static void on_written(void *arg, const struct seat_reply *r, const int *take_fd
     auto_close int fd = take_fds[0];
     struct stat st;
 
+    if (b && r->result < 0) /* supervise went away: its next life is asked */
+        b->written_asked = false;
     if (!b || b->state == BOX_CLOSING || b->written >= 0 || fd < 0 || fstat(fd, &st) < 0)
         return;
     b->written = TAKE_FD(fd);

@@ -233,6 +233,15 @@ def test_boxes_outlive_the_server_and_are_looked_into_again(server):
         assert read(b, HOME + "/first") == read(b, "first") == "again\n"
 
 
+def test_a_supervise_that_dies_before_it_shows_the_files_is_asked_again():
+    with sg.running() as s, s.box() as b:
+        b.out("echo x > f")
+        os.kill(s.role("supervise"), signal.SIGSTOP)
+        assert read(b, "f") == "x\n"  # by init
+        s.kill_role("supervise")
+        sg.wait_for(lambda: reads_without_init(b, "f"), 10)
+
+
 def test_relative_paths_begin_in_the_workspace_that_the_box_was_made_with():
     with sg.running("--box-workspace", "/home/gem/one") as s:
         b = sg.Box(s, s.create())
