@@ -45,12 +45,6 @@ struct call *call_find(struct node *n, uint64_t id)
     return map_get(&n->calls, call_id_key(&id));
 }
 
-static void fail_later(void *arg)
-{
-    struct call *c = arg;
-    call_finish(c);
-}
-
 /* --- the way back from the box --- */
 
 static void print_fields(const struct call *c, const void *result, struct buf *out)
@@ -361,11 +355,7 @@ void call_send(struct call *c)
         err_set(&e, ERR_LIMIT, "the parameters exceed LIMIT_FRAME (%ld bytes)", LIMIT_FRAME);
     if (c->packed.full ||
         (!c->silent && record_intent(c, &e) < 0)) { /* invariant 1: what is not in the log does not run */
-        c->outcome = OUTCOME_INFRA_ERROR;
-        c->error = e.code;
-        c->retry_safe = true;
-        c->message = str_of(arena_printf(&c->arena, "%s", e.msg));
-        loop_later(n->loop, fail_later, c);
+        call_fail(c, OUTCOME_INFRA_ERROR, &e, true); /* now: who ends its session does not find it anywhere */
         return;
     }
     c->sent_us = now_us();

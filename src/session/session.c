@@ -496,7 +496,7 @@ void session_next(struct session *s)
         s->queued--;
         s->running++;
         s->running_alone += !parallel;
-        call_send(c); /* ends later, even if it fails at once */
+        call_send(c); /* if it is over at once it has left us, and is answered later */
     }
 }
 
