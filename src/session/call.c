@@ -306,8 +306,7 @@ void call_result(struct call *c, const struct wire_result *r, const int *take_fd
     if (c->outcome == OUTCOME_OK && strcmp(c->tool->name, "browser:restart") == 0)
         box_restarted_browser(c->box, c->params);
     read_gauges(c);
-    call_leave_box(c); /* from here on the box may go: the result is ours */
-    c->state = CALL_STORING;
+    call_await_store(c);
     call_store(c, keep_state);
 }
 
@@ -354,7 +353,7 @@ void call_send(struct call *c)
     if (c->packed.full)
         err_set(&e, ERR_LIMIT, "the parameters exceed LIMIT_FRAME (%ld bytes)", LIMIT_FRAME);
     if (c->packed.full ||
-        (!c->silent && record_intent(c, &e) < 0)) { /* invariant 1: what is not in the log does not run */
+        (!c->silent && record_intent(c, &e) < 0)) {  /* invariant 1: what is not in the log does not run */
         call_fail(c, OUTCOME_INFRA_ERROR, &e, true); /* now: who ends its session does not find it anywhere */
         return;
     }

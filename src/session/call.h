@@ -142,6 +142,7 @@ bool call_silent_json(struct session *s, const struct tool *t, struct str params
 bool call_shell_begin(struct session *s, on_call_done *cb, void *arg);
 bool call_shell_state(struct box *b, on_call_done *cb, void *arg); /* asks the first idle session that can say it */
 void call_send(struct call *c);                                    /* it is the call's turn */
+void call_leave_session(struct call *c);                           /* its next call may run */
 void call_fail(struct call *c, enum outcome o, const struct err *e, bool retry_safe);
 void call_stream(struct call *c, int take_fd);
 void call_result(struct call *c, const struct wire_result *r, const int *take_fds);

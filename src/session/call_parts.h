@@ -23,9 +23,8 @@ void call_wait(struct call *c, on_call_done *cb, void *arg); /* one more who is 
 void call_join(struct call *c, struct call *other); /* c ends here; those who wait for it get the other's answer */
 int call_promise(struct call *c, struct err *e);    /* adds its INTENT: call_send_recorded follows */
 void call_commit_later(struct call *c, enum call_commit what); /* when what was recorded in this turn is written */
-void call_leave_session(struct call *c);                       /* its next call may run */
-void call_leave_box(struct call *c);
-void call_finish(struct call *c); /* its outcome is known: record it, then answer */
+void call_await_store(struct call *c);                         /* it leaves its box, and keeps its session waiting */
+void call_finish(struct call *c);                              /* its outcome is known: record it, then answer */
 
 int call_bind(struct call *c, const struct call_request *r, struct err *e); /* call_bind.c */
 

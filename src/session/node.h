@@ -215,6 +215,7 @@ struct session {
     } * opening;
     int64_t created_us, last_us, expires_us, ttl_ms;
     struct call *queue, **queue_last;
+    struct call *storing;                  /* have their results and wait for recorder; the next call waits for them */
     size_t queued, running, running_alone; /* alone: calls that are not TOOL_PARALLEL */
     void *state;                           /* KIND_HYBRID */
     struct str config;
