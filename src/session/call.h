@@ -47,6 +47,8 @@ struct call { /* also the answer: surfaces read it in their callback */
     struct worker *worker;   /* NULL only if the worker id was refused */
     struct session *session; /* nullable */
     struct box *box;         /* nullable; valid while running */
+    char chosen
+        [BOX_ID_MAX]; /* the box that its surface chose; "": none. It may end while recorder is asked: call_chosen */
     const struct tool *tool; /* NULL: not found */
     const struct backend *backend;
     struct str surface, worker_id, action, params, key, trace; /* params: verbatim JSON */

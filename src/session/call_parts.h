@@ -9,8 +9,9 @@ static inline struct str call_id_key(const uint64_t *id) /* in node.calls */
 }
 
 struct call *call_new(struct node *n);
-void call_proceed(struct call *c);       /* it may run */
-void call_send_recorded(struct call *c); /* its INTENT is written: what the tool does begins */
+void call_proceed(struct call *c);             /* it may run */
+struct box *call_chosen(const struct call *c); /* by its surface, if it is still there */
+void call_send_recorded(struct call *c);       /* its INTENT is written: what the tool does begins */
 
 bool call_print_result(struct call *c, const void *result); /* as its data; false: it is too large, and has failed */
 void call_known_gauges(struct call *c); /* of what allocates nothing to speak of: its box's, without asking */
