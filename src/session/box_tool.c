@@ -197,9 +197,9 @@ static void on_rows(void *arg, const struct answer *a)
 
 static struct box *whose(struct call *c, struct str name, struct err *e)
 {
-    struct box *b = name.n ? box_find(c->node, name) : c->box;
+    struct box *b = name.n ? box_find(c->node, name) : call_chosen(c);
 
-    if (b && (b->tenant != c->worker->tenant || (c->request.only_box && b != c->box)))
+    if (b && (b->tenant != c->worker->tenant || (c->request.only_box && b != call_chosen(c))))
         b = NULL; /* of somebody else: not there */
     for (struct session *s = c->worker->sessions; s && !b && !name.n; s = s->next)
         b = s->box;
@@ -233,7 +233,7 @@ static int check(struct call *c, struct box **ret, struct err *e)
 
     *ret = whose(c, p->box, e);
     if (c->request.only_box && action == BOX_FORK)
-        return err_set(e, ERR_DENIED, "this token is for box %s only: it makes no others", c->box ? c->box->id : "?");
+        return err_set(e, ERR_DENIED, "this token is for box %s only: it makes no others", c->chosen);
     if (c->request.makes_no_box && action == BOX_FORK)
         return err_set(e, ERR_DENIED, "making a box asks for the scope 'manage'");
     if (!*ret && !needless)
@@ -266,7 +266,6 @@ void box_tool_start(struct call *c)
     struct err e = { 0 };
 
     int r = check(c, &b, &e);
-    c->box = NULL;
     if (b)
         memcpy(c->box_id, b->id, sizeof c->box_id);
     if (r >= 0 && b && box_quarantined(b) && needs_files(c)) {

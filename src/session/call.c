@@ -45,10 +45,11 @@ struct call *call_find(struct node *n, uint64_t id)
     return map_get(&n->calls, call_id_key(&id));
 }
 
-static void fail_later(void *arg)
+struct box *call_chosen(const struct call *c)
 {
-    struct call *c = arg;
-    call_finish(c);
+    struct box *b = c->chosen[0] ? box_find(c->node, str_of(c->chosen)) : NULL;
+
+    return b && b->state != BOX_CLOSING ? b : NULL;
 }
 
 /* --- the way back from the box --- */
@@ -312,8 +313,7 @@ void call_result(struct call *c, const struct wire_result *r, const int *take_fd
     if (c->outcome == OUTCOME_OK && strcmp(c->tool->name, "browser:restart") == 0)
         box_restarted_browser(c->box, c->params);
     read_gauges(c);
-    call_leave_box(c); /* from here on the box may go: the result is ours */
-    c->state = CALL_STORING;
+    call_await_store(c);
     call_store(c, keep_state);
 }
 
@@ -360,12 +360,8 @@ void call_send(struct call *c)
     if (c->packed.full)
         err_set(&e, ERR_LIMIT, "the parameters exceed LIMIT_FRAME (%ld bytes)", LIMIT_FRAME);
     if (c->packed.full ||
-        (!c->silent && record_intent(c, &e) < 0)) { /* invariant 1: what is not in the log does not run */
-        c->outcome = OUTCOME_INFRA_ERROR;
-        c->error = e.code;
-        c->retry_safe = true;
-        c->message = str_of(arena_printf(&c->arena, "%s", e.msg));
-        loop_later(n->loop, fail_later, c);
+        (!c->silent && record_intent(c, &e) < 0)) {  /* invariant 1: what is not in the log does not run */
+        call_fail(c, OUTCOME_INFRA_ERROR, &e, true); /* now: who ends its session does not find it anywhere */
         return;
     }
     c->sent_us = now_us();
@@ -554,10 +550,16 @@ static struct call *find_abandoned(const struct call *c)
 
 void call_proceed(struct call *c)
 {
+    struct box *box = call_chosen(c);
     struct err e;
 
     c->state = CALL_NEW;
     c->worker->last_us = c->started_wall_us;
+    if (c->chosen[0] && !box) {
+        err_set(&e, ERR_NOT_FOUND, "box %s does not exist (any more)", c->chosen);
+        call_fail(c, OUTCOME_INVALID_REQUEST, &e, false);
+        return;
+    }
     if (call_warm_up(c->node, c->backend, &e) < 0) {
         call_fail(c, OUTCOME_INFRA_ERROR, &e, true);
         return;
@@ -585,8 +587,6 @@ void call_proceed(struct call *c)
     }
     c->next_of_worker = c->worker->live;
     c->worker->live = c;
-    struct box *box = c->box; /* a surface's choice */
-    c->box = NULL;
     if (enqueue(c, box, &e) < 0) {
         bool ours = e.code == ERR_SYSTEM || e.code == ERR_BUSY;
         call_fail(c, ours ? OUTCOME_INFRA_ERROR : OUTCOME_INVALID_REQUEST, &e, true);
@@ -679,7 +679,8 @@ uint64_t call_start(struct node *n, const struct call_request *r, on_call_done *
     c->request_id = r->request_id;
     c->parent = r->parent;
     c->params = r->params ? secrets_redact(n->secrets, c->tenant, r->params->raw, SECRET_JSON, &c->arena) : STR("{}");
-    c->box = r->box;
+    if (r->box)
+        memcpy(c->chosen, r->box->id, sizeof c->chosen);
     c->stream_arg = arg;
     call_wait(c, cb, arg);
     c->worker = worker_get(n, c->tenant, r->worker, &e);
@@ -688,12 +689,14 @@ uint64_t call_start(struct node *n, const struct call_request *r, on_call_done *
         return id;
     }
     c->worker->calls++;
+    if (r->worker.p) /* which may be the name of a box, as the box has it */
+        c->worker_id = c->request.worker = str_of(c->worker->id);
     if (tenant_take_call(c->tenant, c->arrived_us, &e) < 0) {
         call_fail(c, OUTCOME_INFRA_ERROR, &e, true);
         return id;
     }
     if (r->box_gone) {
-        err_set(&e, ERR_NOT_FOUND, "box %.*s does not exist (any more)", STR_ARG(r->worker));
+        err_set(&e, ERR_NOT_FOUND, "box %.*s does not exist (any more)", STR_ARG(c->worker_id));
         call_fail(c, OUTCOME_INVALID_REQUEST, &e, false);
         return id;
     }

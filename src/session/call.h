@@ -47,6 +47,8 @@ struct call { /* also the answer: surfaces read it in their callback */
     struct worker *worker;   /* NULL only if the worker id was refused */
     struct session *session; /* nullable */
     struct box *box;         /* nullable; valid while running */
+    char chosen
+        [BOX_ID_MAX]; /* the box that its surface chose; "": none. It may end while recorder is asked: call_chosen */
     const struct tool *tool; /* NULL: not found */
     const struct backend *backend;
     struct str surface, worker_id, action, params, key, trace; /* params: verbatim JSON */
@@ -142,6 +144,7 @@ bool call_silent_json(struct session *s, const struct tool *t, struct str params
 bool call_shell_begin(struct session *s, on_call_done *cb, void *arg);
 bool call_shell_state(struct box *b, on_call_done *cb, void *arg); /* asks the first idle session that can say it */
 void call_send(struct call *c);                                    /* it is the call's turn */
+void call_leave_session(struct call *c);                           /* its next call may run */
 void call_fail(struct call *c, enum outcome o, const struct err *e, bool retry_safe);
 void call_stream(struct call *c, int take_fd);
 void call_result(struct call *c, const struct wire_result *r, const int *take_fds);

@@ -5,17 +5,18 @@
 #include "session/remote.h"
 #include "session/secret.h"
 
-/* The one that the worker's session has, if there is one. */
+/* The one that was chosen, or that the worker's session has, if there is one. */
 static const struct box *box_of_call(const struct call *c)
 {
-    const struct session *s = session_find(c->worker, c->backend);
+    const struct box *chosen = call_chosen(c);
+    const struct session *s = chosen ? NULL : session_find(c->worker, c->backend);
 
-    return s ? s->box : NULL;
+    return s ? s->box : chosen;
 }
 
 static int with_secrets(struct call *c, const struct json **params, struct err *e)
 {
-    const struct box *b = c->box ? c->box : box_of_call(c);
+    const struct box *b = box_of_call(c);
     struct secret_use use = { c->tenant, c->tool->name, b ? b->id : NULL };
     struct json *with = NULL;
     struct str text;
@@ -78,7 +79,7 @@ int call_bind(struct call *c, const struct call_request *r, struct err *e)
         const struct json *own = json_get(r->params, "timeout");
         c->timeout_ms = own && own->type == JSON_NUM && own->num > 0 && own->num < 1e9 ? (int64_t)(own->num * 1000) : 0;
     }
-    const struct box *b = c->box ? c->box : box_of_call(c);
+    const struct box *b = box_of_call(c);
     if (!c->timeout_ms && c->tool->flags & TOOL_STREAM) /* as slow as its client */
         c->timeout_ms = c->node->opts.call_timeout_max_ms;
     if (!c->timeout_ms)

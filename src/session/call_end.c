@@ -113,20 +113,37 @@ static void on_synced(void *arg, const struct answer *a)
     deliver(c);
 }
 
-void call_leave_box(struct call *c)
+/* A call is in one of these lists at a time, so they share its next. */
+static bool leave_list(struct call **list, struct call *c)
+{
+    while (*list && *list != c)
+        list = &(*list)->next;
+    if (!*list)
+        return false;
+    *list = c->next;
+    c->next = NULL;
+    return true;
+}
+
+static void leave_box(struct call *c)
 {
     struct box *b = c->box;
 
-    if (!b)
-        return;
-    for (struct call **p = &b->running; *p; p = &(*p)->next)
-        if (*p == c) {
-            *p = c->next;
-            b->running_count--;
-            break;
-        }
-    c->next = NULL;
+    if (b && leave_list(&b->running, c))
+        b->running_count--;
     c->box = NULL;
+}
+
+void call_await_store(struct call *c)
+{
+    struct session *s = c->session;
+
+    leave_box(c); /* from here on the box may go: the result is ours */
+    c->state = CALL_STORING;
+    if (!s)
+        return;
+    c->next = s->storing;
+    s->storing = c;
 }
 
 static void leave_worker(struct call *c)
@@ -152,12 +169,13 @@ void call_leave_session(struct call *c)
         *p = c->next;
         if (!*p)
             s->queue_last = p;
+        c->next = NULL;
         s->queued--;
     } else {
+        (void)leave_list(&s->storing, c);
         s->running--;
         s->running_alone -= !(c->tool->flags & TOOL_PARALLEL);
     }
-    c->next = NULL;
     c->session = NULL;
     session_touch(s);
     s->over = true;
@@ -249,8 +267,8 @@ void call_finish(struct call *c)
     bool had_intent = c->sent_us != 0;
 
     leave_worker(c);
+    leave_box(c);
     call_leave_session(c);
-    call_leave_box(c);
     if (had_intent)
         map_del(&c->node->calls, call_id_key(&c->id));
     c->state = CALL_STORING;

@@ -467,8 +467,8 @@ static struct box *box_for(struct call *c)
 {
     struct session *s = session_find(c->worker, c->backend);
 
-    if (c->request.box)
-        return c->request.box;
+    if (c->chosen[0])
+        return call_chosen(c);
     if (s && s->lost) {
         session_close(s, "lost");
         s = NULL;
@@ -486,7 +486,8 @@ static void settle(struct forward *f)
 {
     struct call *c = f->waiting;
 
-    if (c->bind_error.code || !(c->tool->flags & TOOL_NEEDS_BOX)) {
+    bool gone = c->chosen[0] && !call_chosen(c);
+    if (c->bind_error.code || gone || !(c->tool->flags & TOOL_NEEDS_BOX)) {
         go_live(f, pop(f));
         return;
     }

@@ -9,8 +9,9 @@ static inline struct str call_id_key(const uint64_t *id) /* in node.calls */
 }
 
 struct call *call_new(struct node *n);
-void call_proceed(struct call *c);       /* it may run */
-void call_send_recorded(struct call *c); /* its INTENT is written: what the tool does begins */
+void call_proceed(struct call *c);             /* it may run */
+struct box *call_chosen(const struct call *c); /* by its surface, if it is still there */
+void call_send_recorded(struct call *c);       /* its INTENT is written: what the tool does begins */
 
 bool call_print_result(struct call *c, const void *result); /* as its data; false: it is too large, and has failed */
 void call_known_gauges(struct call *c); /* of what allocates nothing to speak of: its box's, without asking */
@@ -23,9 +24,8 @@ void call_wait(struct call *c, on_call_done *cb, void *arg); /* one more who is 
 void call_join(struct call *c, struct call *other); /* c ends here; those who wait for it get the other's answer */
 int call_promise(struct call *c, struct err *e);    /* adds its INTENT: call_send_recorded follows */
 void call_commit_later(struct call *c, enum call_commit what); /* when what was recorded in this turn is written */
-void call_leave_session(struct call *c);                       /* its next call may run */
-void call_leave_box(struct call *c);
-void call_finish(struct call *c); /* its outcome is known: record it, then answer */
+void call_await_store(struct call *c);                         /* it leaves its box, and keeps its session waiting */
+void call_finish(struct call *c);                              /* its outcome is known: record it, then answer */
 
 int call_bind(struct call *c, const struct call_request *r, struct err *e); /* call_bind.c */
 

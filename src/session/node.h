@@ -126,6 +126,7 @@ struct box {
     int64_t breaks_from_ms;
     int gauges[SEAT_GAUGES];
     int written;                  /* directory of all that it writes, for call_look.c; -1: not there (yet) */
+    uid_t user;                   /* of its tools, as the host numbers it; known if written is there */
     bool written_asked;           /* of supervise, for this seat */
     int64_t peak_bytes;           /* of memory, as last read; the kernel counts anew for each call */
     int64_t peak_max_bytes;       /* of all calls so far */
@@ -215,6 +216,7 @@ struct session {
     } * opening;
     int64_t created_us, last_us, expires_us, ttl_ms;
     struct call *queue, **queue_last;
+    struct call *storing;                  /* have their results and wait for recorder; the next call waits for them */
     size_t queued, running, running_alone; /* alone: calls that are not TOOL_PARALLEL */
     void *state;                           /* KIND_HYBRID */
     struct str config;

@@ -80,6 +80,7 @@ static void lost(struct seats *s)
     for (struct asked *a = sent, *next; a; a = next) {
         struct seat_reply r = { .verb = a->request.verb, .result = -ECONNRESET };
         next = a->next;
+        memcpy(r.id, a->request.id, sizeof r.id);
         err_set(&r.err, ERR_SYSTEM, "supervise ended during the request");
         answer(a, &r, NULL);
     }

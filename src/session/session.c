@@ -437,6 +437,8 @@ void session_close(struct session *s, const char *reason)
         }
     while (s->queue)
         call_fail(s->queue, s->lost ? s->lost_outcome : OUTCOME_KILLED, s->lost ? &s->error : &e, true);
+    while (s->storing)
+        call_leave_session(s->storing); /* what came of it is known, and will be recorded */
     if (s->up && !s->temporary)
         record_close(s, reason);
     if (b)
@@ -496,7 +498,7 @@ void session_next(struct session *s)
         s->queued--;
         s->running++;
         s->running_alone += !parallel;
-        call_send(c); /* ends later, even if it fails at once */
+        call_send(c); /* if it is over at once it has left us, and is answered later */
     }
 }
 

@@ -3,10 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/openat2.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/auto.h"
@@ -189,31 +191,82 @@ int file_read_run(struct hand *h, const void *params, void *result, struct err *
 
 #else
 
-enum { EVERYBODY_READS = S_IRUSR | S_IRGRP | S_IROTH };
+enum { LEVELS = 16, EVERYBODY_READS = S_IRUSR | S_IRGRP | S_IROTH, EVERYBODY_PASSES = S_IXUSR | S_IXGRP | S_IXOTH };
 
 /* Where a path of the box lies in what it wrote, if it lies there. NULL: only the box can tell. */
-static const char *place(struct arena *a, const char *path)
+static char *place(struct arena *a, const char *path)
 {
     const char *tree = strncmp(path, "/usr/", 5) == 0 ? "usr" : strncmp(path, "/tmp/", 5) == 0 ? "tmp" : NULL;
 
-    if (strstr(path, "/../"))
+    if (strstr(path, "/../") || strlen(path) >= PATH_MAX)
         return NULL;
     return tree ? arena_printf(a, "%s%s", tree, path + 4) : arena_printf(a, "root%s", path);
+}
+
+static int open_beneath(int dir, const char *name, int flags)
+{
+    struct open_how how = {
+        .flags = (unsigned)(flags | O_NOFOLLOW | O_CLOEXEC),
+        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV | RESOLVE_CACHED,
+    };
+    return (int)syscall(SYS_openat2, dir, name, &how, sizeof how);
+}
+
+/* What everybody else may do, its owner or its group perhaps may not. */
+static bool may(const struct tool_look *l, const struct stat *st, mode_t everybody)
+{
+    mode_t need = st->st_uid == l->user ? everybody & S_IRWXU : everybody;
+
+    return (st->st_mode & need) == need;
+}
+
+/* dir and all above it, up to the top of its tree; but a box whose root its user may not pass runs nothing anyway. ".."
+ * leads nowhere but up. */
+static bool may_pass(const struct tool_look *l, int dir, const char *name)
+{
+    static const char up[] = "../../../../../../../../../../../../../../../..";
+    size_t levels = strncmp(name, "root", 4) != 0;
+    struct stat st;
+
+    _Static_assert(sizeof up == 3 * LEVELS, "one for each");
+    for (const char *p = name; (p = strchr(p, '/')); p++)
+        levels++;
+    if (levels > LEVELS)
+        return false;
+    for (size_t i = 0; i < levels; i++) {
+        int r = i == 0 ? fstat(dir, &st) : fstatat(dir, up + sizeof up - 3 * i, &st, AT_SYMLINK_NOFOLLOW);
+        if (r < 0 || !may(l, &st, EVERYBODY_PASSES))
+            return false;
+    }
+    return true;
+}
+
+static bool may_read(const struct tool_look *l, int fd, const struct stat *st)
+{
+    return may(l, st, EVERYBODY_READS) &&
+           (st->st_uid == l->user || fgetxattr(fd, "system.posix_acl_access", NULL, 0) < 0);
 }
 
 /* A regular file that was written by the box is what the box sees at that path, if no symbolic link is on the way: these
  * directories are the upper ones of its overlays, nothing was written to them before all mounts of the box were made,
  * and nobody in it can mount. The kernel does not follow links, ".." or mounts here and does not wait for anything; and
- * serve is nobody to the box, so that it sees only what all of the box's users may read. */
-static int open_written(const struct tool_look *l, const char *path)
+ * serve is nobody to the box, so that it sees only what strangers may read there. That the box's own user may, too, is
+ * told by the modes. (But for an ACL that its root gave to a directory of root's: that is not looked for.) */
+static int open_written(const struct tool_look *l, const char *path, struct stat *ret)
 {
-    struct open_how how = {
-        .flags = O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY | O_CLOEXEC,
-        .resolve = RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS | RESOLVE_NO_XDEV | RESOLVE_CACHED,
-    };
-    const char *name = place(l->arena, path);
+    char *name = place(l->arena, path);
+    char *file = name ? strrchr(name, '/') : NULL;
 
-    return name ? (int)syscall(SYS_openat2, l->files, name, &how, sizeof how) : -1;
+    if (!file)
+        return -1;
+    *file++ = 0;
+    auto_close int dir = open_beneath(l->files, name, O_PATH | O_DIRECTORY);
+    if (dir < 0 || !may_pass(l, dir, name))
+        return -1;
+    auto_close int fd = open_beneath(dir, file, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0 || fstat(fd, ret) < 0 || !S_ISREG(ret->st_mode) || !may_read(l, fd, ret))
+        return -1;
+    return TAKE_FD(fd);
 }
 
 int file_read_look(const struct tool_look *l, const void *params, void *result)
@@ -228,9 +281,8 @@ int file_read_look(const struct tool_look *l, const void *params, void *result)
     if (p->sudo || !whole || (!l->cwd.p && (!p->path.n || p->path.p[0] != '/')) ||
         file_absolute(l->arena, l->cwd, p->path, &path, &e) < 0)
         return -EAGAIN;
-    auto_close int fd = open_written(l, path);
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) || st.st_size > FILE_QUICK_BYTES ||
-        (st.st_mode & EVERYBODY_READS) != EVERYBODY_READS)
+    auto_close int fd = open_written(l, path, &st);
+    if (fd < 0 || st.st_size > FILE_QUICK_BYTES)
         return -EAGAIN;
     char *content = arena_alloc(l->arena, (size_t)st.st_size + 1);
     ssize_t n = read(fd, content, (size_t)st.st_size);

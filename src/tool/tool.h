@@ -7,6 +7,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <sys/types.h>
 
 #include "base/err.h"
 #include "base/field.h"
@@ -47,6 +48,7 @@ struct tool_env { /* what a tool that runs in serve is given */
 struct tool_look { /* what serve may see of a box without asking it */
     struct arena *arena;
     int files;      /* directory of all that the box wrote: root/, usr/ and tmp/, as its layers have them */
+    uid_t user;     /* as whom its tools run */
     struct str cwd; /* where relative paths begin; absent: not known */
 };
 

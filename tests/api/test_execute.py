@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import signal
 import threading
 import time
 
@@ -815,6 +816,52 @@ def test_session_that_ends_under_a_command_takes_its_shell_with_it(server):
         server.session(w, "bash")
         r = server.execute(w, "bash:run", {"command": "echo \"[$X]\"; X=old"})
         assert r["data"]["stdout"] == "[]\n" and not r["data"].get("background"), r
+    server.disconnect(w)
+
+
+@pytest.mark.parametrize("end", ["box", "worker"])
+def test_every_call_in_a_box_that_ends_is_answered(server, end):
+    w = sg.unique()
+    for resource in ("bash", "file", "code"):
+        server.session(w, resource)
+    box = server.execute(w, "bash:run", {"command": "true"})["meta"]["box_id"]
+    replies = []
+    calls = [("bash:run", {"command": "sleep 20"}), ("code:execute", {"code": "import time; time.sleep(20)", "language": "python"})]
+    threads = [threading.Thread(target=lambda c=c: replies.append(server.execute(w, *c, status=None, http_timeout=30))) for c in calls]
+    for t in threads:
+        t.start()
+    sg.wait_for(lambda: server.get("/sg/v1/status")["calls"] >= len(calls))
+    if end == "box":
+        server.request("DELETE", f"/sg/v1/boxes/{box}")
+    else:
+        server.disconnect(w)
+    for t in threads:
+        t.join()
+    assert [r["meta"]["outcome"] for r in replies] == ["killed"] * len(calls), replies
+
+
+@pytest.mark.parametrize("end", ["box", "session"])
+def test_call_whose_output_is_being_stored_when_its_session_ends_is_answered(server, end):
+    w = sg.unique()
+    server.session(w, "bash")
+    box = server.execute(w, "bash:run", {"command": "true"})["meta"]["box_id"]
+    replies = []
+    call = threading.Thread(target=lambda: replies.append(server.execute(w, "bash:run", {"command": "seq 400000; touch /tmp/done"})))
+    recorder = server.role("recorder")
+    os.kill(recorder, signal.SIGSTOP)
+    try:
+        call.start()
+        time.sleep(1)  # it is over, and recorder is to keep its output
+        ended = threading.Thread(target=lambda: server.request("DELETE", f"/sg/v1/boxes/{box}") if end == "box" else
+                                 server.post("/api/v1/session/destroy", {"worker_id": w, "resource_type": "bash"}))
+        ended.start()
+        time.sleep(0.5)
+    finally:
+        os.kill(recorder, signal.SIGCONT)
+    call.join()
+    ended.join()
+    r = replies[0]
+    assert r["meta"]["outcome"] == "ok" and r["data"]["stdout_kept"], r
     server.disconnect(w)
 
 

@@ -362,3 +362,22 @@ def test_batch_with_a_key_runs_each_action_once(server):
     assert outs(first) == ["1\n", "2\n", "3\n"] == outs(second)
     assert server.execute(w, "bash:run", {"command": "wc -l < /tmp/b"})["data"]["stdout"] == "3\n"
     server.disconnect(w)
+
+
+@pytest.mark.parametrize("asks", ["idempotency_key", "trajectory_id"])
+@pytest.mark.parametrize("tool,params", [("bash:run", {"command": "echo x"}), ("box:snapshot", {})])
+def test_box_that_ends_while_the_log_is_asked_about_a_call_is_not_found(server, asks, tool, params):
+    box = server.create()
+    replies = []
+    body = {"tool": tool, "params": params, asks: sg.unique()}
+    call = threading.Thread(target=lambda: replies.append(server.request("POST", f"/sg/v1/boxes/{box}/execute", body)))
+    recorder = server.role("recorder")
+    os.kill(recorder, signal.SIGSTOP)
+    try:
+        call.start()
+        time.sleep(0.3)
+        server.destroy(box)
+    finally:
+        os.kill(recorder, signal.SIGCONT)
+    call.join()
+    assert replies[0].status == 404 and "does not exist" in replies[0]["message"], replies[0]

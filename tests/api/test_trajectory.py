@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import threading
@@ -401,28 +402,43 @@ def test_each_promise_of_durability_survives_kill_9(durability):
         assert s.execute(w, "probe:echo", {"text": "more"})["meta"]["step"] == 21
 
 
+@contextlib.contextmanager
+def small_log(s, tmp_path):
+    """The log lives on a file system of its own. Gives a function that fills it up."""
+    s.stop()
+    log = pathlib.Path(s.home, "log")
+    keep = tmp_path / "log"
+    subprocess.run(["cp", "-a", str(log), str(keep)], check=True)
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "tmpfs", str(log)], capture_output=True)
+    if mounted.returncode:
+        pytest.skip("cannot mount a tmpfs here")
+
+    def fill():
+        with open(log / "filler", "wb", buffering=0) as f, contextlib.suppress(OSError):
+            while True:
+                f.write(b"\0" * 65536)
+        return log / "filler"
+
+    try:
+        subprocess.run(f"cp -a {keep}/. {log}/ && chown --reference={keep} {log}", shell=True, check=True)
+        s.start()
+        yield fill
+    finally:
+        s.stop()
+        subprocess.run(["umount", str(log)], check=True)
+        s.start()
+
+
 def test_full_disk_refuses_new_calls_and_keeps_the_results_of_running_ones(tmp_path):
-    """The log lives on a file system of its own that is then filled up."""
     with sg.running("--pool-size", "0") as s:
         b = sg.Box(s, s.create())
         b.out("echo before")
-        s.stop()
-        log = pathlib.Path(s.home, "log")
-        keep = tmp_path / "log"
-        subprocess.run(["cp", "-a", str(log), str(keep)], check=True)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=24m,mode=700", "tmpfs", str(log)], capture_output=True)
-        if mounted.returncode:
-            pytest.skip("cannot mount a tmpfs here")
-        try:
-            subprocess.run(f"cp -a {keep}/. {log}/ && chown --reference={keep} {log}", shell=True, check=True)
-            s.start()
+        with small_log(s, tmp_path) as fill:
             reply = []
             t = threading.Thread(target=lambda: reply.append(b.run("sleep 1; echo kept")))
             t.start()
             sg.wait_for(lambda: s.get("/sg/v1/status")["calls"] == 1)
-            with open(log / "filler", "wb", buffering=0) as f, contextlib.suppress(OSError):
-                while True:
-                    f.write(b"\0" * 65536)
+            filler = fill()
             t.join()
             assert reply[0]["data"]["stdout"] == "kept\n", reply
             refused = None
@@ -433,14 +449,48 @@ def test_full_disk_refuses_new_calls_and_keeps_the_results_of_running_ones(tmp_p
                     refused = r
                     break
             assert refused is not None and refused["outcome"] == "infra_error" and refused["trainable"] is False, refused
-            (log / "filler").unlink()
+            filler.unlink()
             ran = len(b.out("cat /tmp/ran").split())
             steps = [x for x in s.steps(b.show()["trajectory"]) if "ran" in str(x["params"]) and x["outcome"] == "ok"]
             assert len(steps) == ran + 1 or len(steps) == ran, "what ran is in the log"
-        finally:
-            s.stop()
-            subprocess.run(["umount", str(log)], check=True)
-            s.start()
+
+
+def half_sent(s, path, body):
+    """A request of which only the last byte is missing."""
+    text = json.dumps(body).encode()
+    c = socket.create_connection(("127.0.0.1", s.port), timeout=30)
+    c.sendall(f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1:{s.port}\r\nContent-Type: application/json\r\nConnection: close\r\n"
+              f"Content-Length: {len(text)}\r\n\r\n".encode() + text[:-1])
+    return c
+
+
+def rest_of(c):
+    with c:
+        return json.loads(b"".join(iter(lambda: c.recv(65536), b"")).partition(b"\r\n\r\n")[2])
+
+
+def test_call_that_a_full_disk_refuses_while_its_session_is_destroyed_is_answered(tmp_path):
+    """Both come in one turn of serve's loop: the call has not begun, and its session is gone. (A sanitizer sees what comes of that.)"""
+    with sg.running("--pool-size", "0") as s, small_log(s, tmp_path) as fill:
+        w = {"worker_id": sg.unique(), "resource_type": "file"}
+        s.post("/api/v1/session/create", w)
+        large = {"path": "f", "content": "x" * 1_000_000}
+        filler = fill()
+        while s.execute(w["worker_id"], "file:write", large, status=None)["meta"]["outcome"] == "ok":
+            pass  # what the log had set aside
+        call = half_sent(s, "/api/v1/execute", {"worker_id": w["worker_id"], "action": "file:write", "params": large})
+        end = half_sent(s, "/api/v1/session/destroy", w)
+        time.sleep(0.5)
+        serve = s.role("serve")
+        os.kill(serve, signal.SIGSTOP)
+        call.sendall(b"}")
+        time.sleep(0.1)
+        end.sendall(b"}")
+        os.kill(serve, signal.SIGCONT)
+        assert rest_of(call)["meta"]["outcome"] == "infra_error"
+        rest_of(end)
+        filler.unlink()
+        assert s.role("serve") == serve, s.log_tail()
 
 
 # ---- for people ----
