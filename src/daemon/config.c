@@ -30,7 +30,7 @@
 
 const struct config_key config_keys[] = {
     KEY("listen", STR, listen,
-        "where the HTTP server listens: HOST:PORT, [IPV6]:PORT, or unix:PATH for this user alone",
+        "where the HTTP server listens: HOST:PORT, [IPV6]:PORT, or unix:/PATH for this user alone",
         .def = "127.0.0.1:8080", .form = FORM_LISTEN),
     KEY("home", STR, home, "directory of the log, the index, blobs and sockets", .def = "/var/lib/sandglass",
         .def_fn = config_default_home, .def_text = "/var/lib/sandglass as root, else ~/.local/share/sandglass",
