@@ -636,14 +636,14 @@ int config_check_places(const struct config *c, struct err *e)
     char path[PATH_MAX];
 
     if (strcmp(c->box_image, "host") != 0) {
-        auto_close int dir = mountfd_allowed(c->image_roots, c->box_image, e);
+        auto_close int dir = mountfd_allowed("image.roots", c->image_roots, c->box_image, e);
         if (dir < 0)
             return err_wrap(e, dir, "box.image, with image.roots = '%s'", c->image_roots);
     }
     for (const char *p = c->box_mounts; *p;) {
         size_t n = strcspn(p, ":");
         snprintf(path, sizeof path, "%.*s", (int)n, p);
-        auto_close int dir = n ? mountfd_allowed(c->mount_roots, path, e) : -1;
+        auto_close int dir = n ? mountfd_allowed("mount.roots", c->mount_roots, path, e) : -1;
         if (n && dir < 0)
             return err_wrap(e, dir, "box.mounts, with mount.roots = '%s'", c->mount_roots);
         p += n + (p[n] == ':');
