@@ -339,6 +339,14 @@ def test_cpu_time_is_reported(server):
         assert r["use"]["cpu_us"] > 50_000
 
 
+@pytest.mark.parametrize("tool, params", [("browser:screenshot", {}), ("desktop:screenshot", {}), ("code:languages", {}),
+                                          ("util:convert", {"uri": "/etc/hosts"}), ("ds:inspect_data", {"seed_path": "/tmp"})])
+def test_what_programs_use_that_only_look_is_reported(server, tool, params):
+    with server.box() as b:
+        use = b.tool(tool, params)["use"]
+        assert use["cpu_us"] > 10_000 and use["peak_bytes"] > 1 << 20 and use["pids_peak"] > 2 and use["disk_used_bytes"] is not None, use
+
+
 # ---- open files ----
 
 def test_open_files_limit(server):
