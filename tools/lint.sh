@@ -50,6 +50,13 @@ current_docs() {
         sed '1i docs/configuration.md is old; run: build/sandglass config --markdown > docs/configuration.md'
 }
 
+# Routes of our own API and their scopes, as docs/api.md has them (<) and as the server does (>).
+api_docs() {
+    diff <(sed -nE 's/^\| `([A-Z]+ \/sg\/v1[^`]*)` \|.*\| ([a-z ]+) \|$/\1 \2/p' docs/api.md | sort) \
+        <(build/sandglass routes | sed -nE 's/.*"method":"([A-Z]+)","path":"(\/sg\/v1[^"]*)","access":"([^"]*)".*/\1 \2 \3/p' | sort) |
+        grep '^[<>]'
+}
+
 # As clang-format 14 has it, which is Debian 12's; others differ in details, and without it nothing is said.
 format() {
     clang-format --version 2>/dev/null | grep -q 'version 14' || return
@@ -64,6 +71,7 @@ check "leftovers" leftovers
 check "scripts" scripts
 check "format" format
 check "generated docs" current_docs
+check "docs/api.md" api_docs
 
 echo "lint: $passed passed, $failed failed"
 exit $((failed != 0))

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Starts the server in the foreground and says how to make the first call. SIGINT ends it with everything it started:
-# exec makes the server itself the foreground process, and guard ends its roles.
+# Starts the server in the foreground and says how to make the first call. SIGINT ends it with its roles, since exec makes the
+# server itself the foreground process; boxes wait for the next one until orphan.timeout.
 set -eu
 cd "$(dirname "$0")/.."
 

@@ -174,7 +174,7 @@ static int run(const struct command *cmd, int argc, char **argv)
     if (w.n)
         return usage_error(cmd, "'%s': no words are expected", w.v[0]);
     if (units_duration(interval, &every_ms) < 0 || every_ms < 100 || every_ms > 3600000)
-        return usage_error(cmd, "--interval '%s': must be from 100ms to 1h", interval);
+        return usage_error(cmd, "--interval '%s': must be a time such as 2s, from 100ms to 1h", interval);
 
     api_init(&api, &w);
     r = loop_until_end(&api, once || !isatty(STDOUT_FILENO), every_ms);

@@ -34,7 +34,7 @@ static int open_root(const struct seats *s, const struct box_spec *spec, bool ho
 {
     if (host)
         return open_lower(s->host_dirs[HOST_ROOT], e);
-    auto_close int dir = mountfd_allowed(s->opts->image_roots, spec->image, e);
+    auto_close int dir = mountfd_allowed("image.roots", s->opts->image_roots, spec->image, e);
     return dir < 0 ? dir : open_lower(dir, e);
 }
 

@@ -30,11 +30,11 @@
 
 const struct config_key config_keys[] = {
     KEY("listen", STR, listen,
-        "where the HTTP server listens: HOST:PORT, [IPV6]:PORT, or unix:PATH for this user alone",
+        "where the HTTP server listens: HOST:PORT, [IPV6]:PORT, or unix:/PATH for this user alone",
         .def = "127.0.0.1:8080", .form = FORM_LISTEN),
-    KEY("home", STR, home, "directory of the log, the index, blobs and sockets", .def = "/var/lib/sandglass",
-        .def_fn = config_default_home, .def_text = "/var/lib/sandglass as root, else ~/.local/share/sandglass",
-        .form = FORM_DIR),
+    KEY("home", STR, home, "directory of the log, the index, blobs and sockets; of one server at a time",
+        .def = "/var/lib/sandglass", .def_fn = config_default_home,
+        .def_text = "/var/lib/sandglass as root, else ~/.local/share/sandglass", .form = FORM_DIR),
     KEY("log_level", ENUM, log_level, "how much is written to stderr", .def = "info",
         .choices = "error|warn|info|debug"),
     KEY("durability", ENUM, durability,
@@ -636,14 +636,14 @@ int config_check_places(const struct config *c, struct err *e)
     char path[PATH_MAX];
 
     if (strcmp(c->box_image, "host") != 0) {
-        auto_close int dir = mountfd_allowed(c->image_roots, c->box_image, e);
+        auto_close int dir = mountfd_allowed("image.roots", c->image_roots, c->box_image, e);
         if (dir < 0)
             return err_wrap(e, dir, "box.image, with image.roots = '%s'", c->image_roots);
     }
     for (const char *p = c->box_mounts; *p;) {
         size_t n = strcspn(p, ":");
         snprintf(path, sizeof path, "%.*s", (int)n, p);
-        auto_close int dir = n ? mountfd_allowed(c->mount_roots, path, e) : -1;
+        auto_close int dir = n ? mountfd_allowed("mount.roots", c->mount_roots, path, e) : -1;
         if (n && dir < 0)
             return err_wrap(e, dir, "box.mounts, with mount.roots = '%s'", c->mount_roots);
         p += n + (p[n] == ':');

@@ -56,7 +56,6 @@ static const struct program programs[] = {
       "the page /code-server/",
       "make code-server",
       { "node", BOX_CODE_SERVER, "--version", "--config=/dev/null" } },
-    { "qemu", "engine vm", APT "qemu-system-x86", { "qemu-system-x86_64", "--version" } },
 };
 
 /* One interpreter for all: each import is tried by itself. */

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
@@ -150,6 +151,30 @@ static int make_home(const struct config *c, struct err *e)
     if (getuid() == 0 && chown(path, uid, gid) < 0)
         return err_sys(e, "home: chown %s", path);
     return 0;
+}
+
+/* One server per home: another one's supervise would take over its boxes. The lock is on a directory that nobody else can
+ * open, and free at once when guard is gone. One that is just ending is waited for, as its port is. */
+static int lock_home(const char *home, struct err *e)
+{
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/layers", home);
+    auto_close int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return err_sys(e, "home: open %s", path);
+    for (int tries = 0; flock(fd, LOCK_EX | LOCK_NB) < 0; tries++) {
+        if (errno != EWOULDBLOCK)
+            return err_sys(e, "home: lock %s", path);
+        if (tries == LISTEN_TRIES)
+            return err_set(
+                e, ERR_BUSY,
+                "home: another server runs on '%s'; end it, or give this one a directory of its own (--home DIR, "
+                "SANDGLASS_HOME)",
+                home);
+        nanosleep(&(struct timespec){ .tv_nsec = 20000000 }, NULL);
+    }
+    return TAKE_FD(fd);
 }
 
 /* The one descriptor that a role gets, at the number where it looks for it. The others close themselves. */
@@ -366,7 +391,8 @@ int guard_main(const struct config *c, bool json)
     auto_close int listen_fd = open_listen(c->listen, &e);
     if (signals < 0)
         err_sys(&e, "signalfd");
-    if (signals < 0 || listen_fd < 0 || make_home(c, &e) < 0) {
+    auto_close int lock = -1;
+    if (signals < 0 || listen_fd < 0 || make_home(c, &e) < 0 || (lock = lock_home(c->home, &e)) < 0) {
         fprintf(stderr, "sandglass serve: %s\n", e.msg);
         return 1;
     }

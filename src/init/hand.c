@@ -80,8 +80,8 @@ bool hand_work(struct hand *h, const struct hand_request *req, struct str packed
     void *result = arena_alloc(h->arena, tool->result_size);
     struct buf out = { .cap = LIMIT_FRAME };
     struct err e = { 0 };
-    bool writes = !(tool->flags & TOOL_READ_ONLY);
-    struct wire_result r = { .disk_used_bytes = writes ? program_disk_used(FIELD_ABSENT) : FIELD_ABSENT };
+    bool measured = !tool_only_looks(tool);
+    struct wire_result r = { .disk_used_bytes = measured ? program_disk_used(FIELD_ABSENT) : FIELD_ABSENT };
 
     int n = field_unpack(tool->params, packed, h->arena, params, tool->params_size, &e);
     if (n >= 0) {
@@ -116,7 +116,7 @@ bool hand_work(struct hand *h, const struct hand_request *req, struct str packed
     r.pictures = (struct rows){ h->pictures, h->picture_count };
     r.cpu_us = h->cpu_us;
     r.run_us = now_us() - req->begun_us;
-    if (writes)
+    if (measured)
         r.disk_used_bytes = program_disk_used(r.disk_used_bytes);
     buf_reset(reply);
     frame_add(reply, FRAME_RESULT, req->id, 0, wire_result_fields, &r);

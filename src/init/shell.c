@@ -577,9 +577,9 @@ int shell_check_free(const struct shell *s, struct err *e)
     if (s->state == DOWN || s->state == IDLE)
         return 0;
     return err_set(e, ERR_BUSY,
-                   "shell '%s' is busy with \"%s\"%s; continue it with bash:input, or end it with bash:interrupt or "
+                   "the shell is busy with \"%s\"%s; continue it with bash:input, or end it with bash:interrupt or "
                    "bash:kill",
-                   s->name, s->text ? s->text : "", s->state == WAITING ? ", which waits for input" : "");
+                   s->text ? s->text : "", s->state == WAITING ? ", which waits for input" : "");
 }
 
 static int send_lines(struct shell *s, const struct shell_command *c, struct err *e)
@@ -713,7 +713,7 @@ void shell_put_back(struct shell *s, uint64_t number, int64_t out, int64_t err)
 int shell_input(struct shell *s, struct str data, bool eof, const struct shell_watch *w, struct err *e)
 {
     if (s->state != RUNNING && s->state != WAITING)
-        return err_set(e, ERR_NOT_FOUND, "shell '%s' has no command that could take input", s->name);
+        return err_set(e, ERR_NOT_FOUND, "the shell has no command that could take input");
     if (s->watch.cb)
         return err_set(e, ERR_BUSY, "another call already waits for \"%s\"", s->text ? s->text : "");
     if (s->in.fd < 0)
@@ -850,7 +850,7 @@ int shell_interrupt(struct shell *s, const struct shell_watch *w, struct err *e)
     struct tree t = tree_of(s);
 
     if (s->state != RUNNING && s->state != WAITING)
-        return err_set(e, ERR_NOT_FOUND, "shell '%s' runs nothing", s->name);
+        return err_set(e, ERR_NOT_FOUND, "the shell runs nothing");
     s->interrupted = true;
     bool watched = s->watch.cb != NULL;
     if (!watched)
@@ -863,7 +863,7 @@ int shell_interrupt(struct shell *s, const struct shell_watch *w, struct err *e)
 int shell_kill(struct shell *s, const struct shell_watch *w, struct err *e)
 {
     if (s->state != RUNNING && s->state != WAITING)
-        return err_set(e, ERR_NOT_FOUND, "shell '%s' runs nothing", s->name);
+        return err_set(e, ERR_NOT_FOUND, "the shell runs nothing");
     bool watched = s->watch.cb != NULL;
     if (!watched)
         watch_again(s, w);

@@ -225,7 +225,7 @@ void task_begin(struct init *in, uint64_t id, const struct wire_call *call)
                         .next = in->tasks };
     in->tasks = t;
     t->tool = tool_find(call->tool, NULL);
-    if (t->tool && !(t->tool->flags & TOOL_READ_ONLY))
+    if (t->tool && !tool_only_looks(t->tool))
         t->disk_used_bytes = program_disk_used(FIELD_ABSENT);
     bool quick = t->tool && t->tool->flags & TOOL_QUICK && !t->tool->begin;
     if (!quick)

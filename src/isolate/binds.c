@@ -33,7 +33,7 @@ static int owner_map(const struct root_opts *o, int proc, int dir, struct err *e
 static int open_bind(const struct root_opts *o, int proc, const struct box_mount *m, struct err *e)
 {
     unsigned attrs = MOUNT_NOSUID | MOUNT_NODEV | (m->writable ? 0 : MOUNT_RO);
-    auto_close int dir = mountfd_allowed(o->mount_roots, m->from, e);
+    auto_close int dir = mountfd_allowed("mount.roots", o->mount_roots, m->from, e);
     if (dir < 0)
         return dir;
     auto_close int map = m->writable ? owner_map(o, proc, dir, e) : fcntl(o->userns, F_DUPFD_CLOEXEC, 3);

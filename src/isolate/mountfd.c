@@ -221,7 +221,7 @@ static const char *below(const char *root, size_t n, const char *path)
     return *path ? path : ".";
 }
 
-int mountfd_allowed(const char *roots, const char *path, struct err *e)
+int mountfd_allowed(const char *setting, const char *roots, const char *path, struct err *e)
 {
     char dir[PATH_CAP];
 
@@ -246,6 +246,6 @@ int mountfd_allowed(const char *roots, const char *path, struct err *e)
         }
         r += n + (r[n] == ':');
     }
-    err_set(e, ERR_DENIED, "'%s' is not below a directory that the configuration allows", path);
+    err_set(e, ERR_DENIED, "'%s' is not below a directory that the setting %s allows", path, setting);
     return -EACCES;
 }

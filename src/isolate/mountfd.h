@@ -40,5 +40,6 @@ int mountfd_attach_at(int mount, int dir, const char *name, struct err *e);
 int mountfd_target(int root, const char *path, struct err *e);
 /* The same for a directory; missing parts are made, mode 0755. */
 int mountfd_mkdirs(int root, const char *path, uid_t uid, gid_t gid, struct err *e);
-/* A host directory that must lie at or below one of the colon-separated roots; no symlinks. -ENOENT if it does not. */
-int mountfd_allowed(const char *roots, const char *path, struct err *e);
+/* A host directory that must lie at or below one of the colon-separated roots, the value of a setting; no symlinks.
+ * -EACCES if it does not. */
+int mountfd_allowed(const char *setting, const char *roots, const char *path, struct err *e);

@@ -145,7 +145,7 @@ static int open_lower(const struct root_opts *o, struct err *e)
 {
     if (o->root_checked)
         return mountfd_clone(AT_FDCWD, o->root, MOUNT_RO, o->userns, e);
-    auto_close int dir = mountfd_allowed(o->image_roots, o->root, e);
+    auto_close int dir = mountfd_allowed("image.roots", o->image_roots, o->root, e);
     if (dir < 0)
         return dir;
     return mountfd_clone(dir, "", MOUNT_RO, o->userns, e);

@@ -118,13 +118,20 @@ static void walk_array(struct walk *w, const char *path, const struct json *want
         walk_value(w, arena_printf(w->a, "%s[%zu]", path, i++), x, y);
 }
 
+/* Of what a box was put back into: a state's root follows it, and is null as long as it is not known. */
+static bool is_pending_root(const struct json *in, const struct json *want, const struct json *got)
+{
+    return str_is(want->name, "root") && json_get(in, "restored") &&
+           (want->type == JSON_NULL || !got || got->type == JSON_NULL);
+}
+
 static void walk_object(struct walk *w, const char *path, const struct json *want, const struct json *got)
 {
     for (const struct json *x = want->first; x; x = x->next) {
         const struct json *y = got->first;
         while (y && !str_eq(y->name, x->name))
             y = y->next;
-        if (is_measure(x->name, want))
+        if (is_measure(x->name, want) || is_pending_root(want, x, y))
             continue;
         const char *to = arena_printf(w->a, "%s%s%.*s", path, *path ? "." : "", STR_ARG(x->name));
         if (y)

@@ -29,10 +29,22 @@ bool box_is_ask_key(struct str name)
     return origin_is_key(name);
 }
 
+/* As a setting has it: 16m. */
+static const char *print_size(char text[24], int64_t bytes)
+{
+    int unit = 0;
+
+    for (; bytes > 0 && bytes % 1024 == 0 && unit < 4; unit++)
+        bytes /= 1024;
+    snprintf(text, 24, "%lld%.1s", (long long)bytes, &"\0kmgt"[unit]);
+    return text;
+}
+
 /* 536870912, "512m", "1.5g" */
 static int bind_size(const struct json *j, const char *name, int64_t min, int64_t max, int64_t *ret, struct err *e)
 {
     double v = 0;
+    char from[24], to[24];
 
     if (j->type == JSON_NUM) {
         v = j->num;
@@ -42,7 +54,12 @@ static int bind_size(const struct json *j, const char *name, int64_t min, int64_
         text[j->s.n] = 0;
         v = strtod(text, &end);
         int unit = tolower((unsigned char)*end);
-        double factor = unit == 'k' ? 1024 : unit == 'm' ? 1048576 : unit == 'g' ? 1073741824 : unit == 0 ? 1 : 0;
+        double factor = unit == 'k'   ? 1024
+                        : unit == 'm' ? 1048576
+                        : unit == 'g' ? 1073741824
+                        : unit == 't' ? 1099511627776
+                        : unit == 0   ? 1
+                                      : 0;
         if (factor != 1 && *end)
             end++;
         if (tolower((unsigned char)*end) == 'i') /* 512Mi, 512MiB */
@@ -57,7 +74,8 @@ static int bind_size(const struct json *j, const char *name, int64_t min, int64_
                        json_type_name(j->type));
     }
     if (!(v >= (double)min && v <= (double)max))
-        return err_set(e, ERR_LIMIT, "%s: %.0f bytes is outside %lld to %lld", name, v, (long long)min, (long long)max);
+        return err_set(e, ERR_LIMIT, "%s: %.0f bytes is outside %s to %s", name, v, print_size(from, min),
+                       print_size(to, max));
     *ret = (int64_t)v;
     return 0;
 }

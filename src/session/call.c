@@ -208,7 +208,7 @@ static void read_gauges(struct call *c)
 {
     struct box *b = c->box;
 
-    if (c->tool->flags & TOOL_READ_ONLY) {
+    if (tool_only_looks(c->tool)) {
         call_known_gauges(c);
         return;
     }
@@ -323,7 +323,7 @@ static void charge(struct call *c)
 {
     struct box *b = c->box;
 
-    if (c->tool->flags & TOOL_READ_ONLY)
+    if (tool_only_looks(c->tool))
         return;
     c->cpu_before = gauge_cpu_us(b);
     if (b->running_count > 1)

@@ -503,6 +503,32 @@ static void print_rows(struct buf *b, const char *title, const struct field *fie
     buf_z(b, "</table>");
 }
 
+/* Of the groups with the same name. */
+static bool is_new_name(size_t g)
+{
+    for (size_t i = 0; i < g; i++)
+        if (strcmp(aio_groups[i]->name, aio_groups[g]->name) == 0)
+            return false;
+    return true;
+}
+
+static void print_group(struct buf *b, const char *name)
+{
+    buf_printf(b, "<h2 id=%s>%s</h2>", name, name);
+    for (size_t g = 0; aio_groups[g]; g++) {
+        if (strcmp(aio_groups[g]->name, name) != 0)
+            continue;
+        for (const struct aio_op *o = aio_groups[g]->ops; o->method; o++) {
+            buf_printf(b, "<details><summary><b>%s</b><code>%s</code> ", o->method, o->path);
+            html(b, o->help);
+            buf_printf(b, "</summary><p>SDK: <code>%s.%s</code></p>", o->group, o->name);
+            print_rows(b, "takes", in_of(o), true);
+            print_rows(b, o->flags & AIO_LIST ? "data: a list of" : "data", out_of(o), false);
+            buf_z(b, "</details>");
+        }
+    }
+}
+
 static void docs(struct web *w)
 {
     struct buf b;
@@ -516,17 +542,12 @@ static void docs(struct web *w)
           "td{border-top:1px solid #8884;padding:.2em .6em;vertical-align:top}:root{color-scheme:light dark}</style>"
           "<h1>Sandglass, AIO surface</h1><p>Every path may have <code>/box/{id}</code> in front of it. "
           "Machine readable: <a href=openapi.json>openapi.json</a>. * is required.</p>");
-    for (size_t g = 0; aio_groups[g]; g++) {
-        buf_printf(&b, "<h2>%s</h2>", aio_groups[g]->name);
-        for (const struct aio_op *o = aio_groups[g]->ops; o->method; o++) {
-            buf_printf(&b, "<details><summary><b>%s</b><code>%s</code> ", o->method, o->path);
-            html(&b, o->help);
-            buf_printf(&b, "</summary><p>SDK: <code>%s.%s</code></p>", o->group, o->name);
-            print_rows(&b, "takes", in_of(o), true);
-            print_rows(&b, o->flags & AIO_LIST ? "data: a list of" : "data", out_of(o), false);
-            buf_z(&b, "</details>");
-        }
-    }
+    for (size_t g = 0; aio_groups[g]; g++)
+        if (is_new_name(g))
+            buf_printf(&b, "<a href=#%s>%s</a> ", aio_groups[g]->name, aio_groups[g]->name);
+    for (size_t g = 0; aio_groups[g]; g++)
+        if (is_new_name(g))
+            print_group(&b, aio_groups[g]->name);
     struct pair headers[] = { { STR("Content-Type"), STR("text/html; charset=utf-8") },
                               { STR("Content-Security-Policy"),
                                 STR("default-src 'none'; style-src 'unsafe-inline'") } };

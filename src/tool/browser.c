@@ -426,6 +426,8 @@ int browser_run_viewport(struct hand *h, const void *params, void *result, struc
 }
 #endif
 
+enum { LOOKS = TOOL_READ_ONLY | TOOL_PROGRAM };
+
 #define TOOL(name_, title_, flags_, help_)                                                                             \
     {                                                                                                                  \
         .name = "browser:" #name_, .title = (title_), .help = (help_), .flags = TOOL_NEEDS_BOX | (flags_),             \
@@ -439,10 +441,10 @@ static const struct tool tools[] = {
     TOOL(back, "Go back", 0, "Goes back in the tab's history."),
     TOOL(forward, "Go forward", 0, "Goes forward in the tab's history."),
     TOOL(reload, "Reload", 0, "Loads the page again."),
-    TOOL(screenshot, "Screenshot", TOOL_READ_ONLY, "A picture of the page, the whole page, or an element."),
-    TOOL(snapshot, "Outline of the page", TOOL_READ_ONLY,
+    TOOL(screenshot, "Screenshot", LOOKS, "A picture of the page, the whole page, or an element."),
+    TOOL(snapshot, "Outline of the page", LOOKS,
          "What is on the page, as roles and names, with references that other browser tools accept."),
-    TOOL(elements, "Elements", TOOL_READ_ONLY, "What can be clicked or filled, with indexes and places."),
+    TOOL(elements, "Elements", LOOKS, "What can be clicked or filled, with indexes and places."),
     TOOL(click, "Click", 0, "Clicks an element, or a point."),
     TOOL(hover, "Hover", 0, "Moves the mouse over an element, or to a point."),
     TOOL(type, "Type", 0, "Types text into an element, or where the cursor is."),
@@ -451,28 +453,28 @@ static const struct tool tools[] = {
     TOOL(select, "Choose an option", 0, "Chooses options of a list."),
     TOOL(upload, "Give files to a page", 0, "Fills a file field with files of the box."),
     TOOL(evaluate, "Run JavaScript", 0, "Runs JavaScript in the page and returns its value."),
-    TOOL(extract, "Extract", TOOL_READ_ONLY, "Text, HTML, links or a value of the page or an element."),
+    TOOL(extract, "Extract", LOOKS, "Text, HTML, links or a value of the page or an element."),
     TOOL(wait, "Wait", 0, "Waits until something is so in the page."),
     TOOL(tabs, "Tabs", 0, "Lists, opens, switches and closes tabs."),
     TOOL(console, "Console", 0, "What the page wrote to its console."),
     TOOL(dialog, "Answer dialogs", 0, "Says how confirm and prompt dialogs are answered from now on."),
     TOOL(check, "Check a box", 0, "Marks a checkbox or radio button, or takes the mark away."),
     TOOL(fill, "Fill a form", 0, "Fills several fields: texts, checkboxes, options, files."),
-    TOOL(find, "Find text", TOOL_READ_ONLY, "Where a text is on the page."),
-    TOOL(markdown, "Page as Markdown", TOOL_READ_ONLY, "The main part of the page, or an element, as Markdown."),
-    TOOL(captcha, "Is there a captcha?", TOOL_READ_ONLY, "Tests on the page that tell people from programs."),
+    TOOL(find, "Find text", LOOKS, "Where a text is on the page."),
+    TOOL(markdown, "Page as Markdown", LOOKS, "The main part of the page, or an element, as Markdown."),
+    TOOL(captcha, "Is there a captcha?", LOOKS, "Tests on the page that tell people from programs."),
     TOOL(cookies, "Cookies", 0, "Tells, sets or clears the browser's cookies."),
     TOOL(state, "State of the browser", 0, "Saves cookies and storage of pages to a file, or loads them."),
     TOOL(requests, "Requests", 0, "What the browser's tabs asked for, and what they got."),
     TOOL(route, "Answer requests", 0, "Answers requests in place of the network, or has them fail."),
     TOOL(headers, "Send headers", 0, "Headers that are sent with all requests, or with those to an origin."),
     TOOL(har, "Requests as an archive", 0, "The record of requests as an HTTP archive (HAR 1.2)."),
-    TOOL(downloads, "Downloads", TOOL_READ_ONLY, "Files that the browser fetched, or is fetching."),
+    TOOL(downloads, "Downloads", LOOKS, "Files that the browser fetched, or is fetching."),
     TOOL(record, "Film the page", 0, "Makes a video of the tab: for a time, or from start to stop."),
     TOOL(restart, "Restart the browser", 0, "A new browser, or the same one without routes and headers."),
     TOOL(act, "Mouse and keyboard", 0, "Moves and presses the mouse or keys, at points of the viewport."),
     TOOL(viewport, "Size of the viewport", 0, "Sets the size of the viewport."),
-    TOOL(info, "About the browser", TOOL_READ_ONLY, "Version, viewport and page."),
+    TOOL(info, "About the browser", LOOKS, "Version, viewport and page."),
 };
 
 /* AgentFlow's session_config: viewport is [width, height]. */

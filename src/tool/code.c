@@ -693,7 +693,7 @@ static const struct tool code_tools[] = {
     { .name = "code:languages",
       .title = "Which languages there are",
       .help = "Lists the languages whose programs are in the box and run, with their versions.",
-      .flags = TOOL_NEEDS_BOX | LOOKS,
+      .flags = TOOL_NEEDS_BOX | LOOKS | TOOL_PROGRAM,
       ROW_OF(none, languages),
       .run_hand = BOX_CODE(languages_run) },
     { .name = "code:open",

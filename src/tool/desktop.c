@@ -205,6 +205,8 @@ static void begin_launch(struct task *t, const void *params)
 }
 #endif
 
+enum { LOOKS = TOOL_READ_ONLY | TOOL_PROGRAM };
+
 #define ROW(name_, title_, help_, flags_, params_, result_, run_)                                                      \
     {                                                                                                                  \
         .name = name_, .title = title_, .help = help_, .flags = TOOL_NEEDS_BOX | (flags_), .params = params_,          \
@@ -214,7 +216,7 @@ static void begin_launch(struct task *t, const void *params)
 
 /* AgentFlow's, under a name of theirs and under our own. */
 #define VM_ROWS(at)                                                                                                    \
-    ROW(at ":screenshot", "Look at the screen", "A picture of the whole screen, with the pointer.", TOOL_READ_ONLY,    \
+    ROW(at ":screenshot", "Look at the screen", "A picture of the whole screen, with the pointer.", LOOKS,             \
         screenshot_fields, screenshot_result, desktop_run_screenshot),                                                 \
         ROW(at ":click", "Click", "Clicks at a point of the screen.", 0, click_fields, click_result,                   \
             desktop_run_click),                                                                                        \
@@ -240,16 +242,16 @@ static void begin_launch(struct task *t, const void *params)
         ROW(at ":key_up", "Release a key", "Lets go of a key.", 0, key_fields, key_result, desktop_run_key_up),        \
         ROW(at ":hotkey", "Press keys together", "Presses keys in order and lets them go in reverse: ctrl, c.", 0,     \
             hotkey_fields, hotkey_result, desktop_run_hotkey),                                                         \
-        ROW(at ":wait", "Wait", "Waits so long, or until a window is there.", TOOL_READ_ONLY, wait_fields,             \
-            wait_result, desktop_run_wait)
+        ROW(at ":wait", "Wait", "Waits so long, or until a window is there.", LOOKS, wait_fields, wait_result,         \
+            desktop_run_wait)
 
 static const struct tool desktop_tools[] = {
     VM_ROWS("desktop"),
     ROW("desktop:act", "Mouse and keyboard", "Moves and presses the mouse or keys, as AIO's browser actions name it.",
         0, act_fields, position_result, desktop_run_act),
     ROW("desktop:tree", "What is on the windows",
-        "Roles, names and places of what programs show, where they offer it (AT-SPI).", TOOL_READ_ONLY, tree_fields,
-        tree_result, desktop_run_tree),
+        "Roles, names and places of what programs show, where they offer it (AT-SPI).", LOOKS, tree_fields, tree_result,
+        desktop_run_tree),
     ROW("desktop:clipboard", "Clipboard", "What programs have copied, or are to paste.", 0, clipboard_fields,
         clipboard_result, desktop_run_clipboard),
     ROW("desktop:windows", "Windows", "Lists windows, brings one to the front, or closes it.", 0, windows_fields,

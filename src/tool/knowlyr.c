@@ -492,7 +492,7 @@ static const struct tool knowlyr_tools[] = {
     { .name = "knowlyr:search",
       .title = "Search in files",
       .help = "Returns the lines that match as file:line:text, sorted by file.",
-      .flags = TOOL_NEEDS_BOX | TOOL_READ_ONLY | TOOL_IDEMPOTENT,
+      .flags = TOOL_NEEDS_BOX | TOOL_READ_ONLY | TOOL_PROGRAM | TOOL_IDEMPOTENT,
       ROW(search, search, search_ask) },
     { .name = "knowlyr:git",
       .title = "Git",

@@ -20,10 +20,11 @@ enum backend_kind {
 };
 
 enum {
-    TOOL_READ_ONLY = 1,  /* changes nothing in the box */
-    TOOL_NEEDS_BOX = 2,  /* runs in init; else in serve, where it must not block */
-    TOOL_IDEMPOTENT = 4, /* the same call twice has the effect of one */
-    TOOL_PARALLEL = 8,   /* need not wait for earlier calls of its session */
+    TOOL_READ_ONLY = 1,   /* changes nothing in the box */
+    TOOL_PROGRAM = 32768, /* TOOL_READ_ONLY: programs of the box work for it, so what they used is asked for */
+    TOOL_NEEDS_BOX = 2,   /* runs in init; else in serve, where it must not block */
+    TOOL_IDEMPOTENT = 4,  /* the same call twice has the effect of one */
+    TOOL_PARALLEL = 8,    /* need not wait for earlier calls of its session */
     TOOL_HIDDEN = 16,
     TOOL_ON_BOX = 512, /* about the worker's box as a whole: serve works on it, without a session (tool/box.h) */
     TOOL_QUICK = 32, /* its run_hand() may first be tried in init itself, where it must not take long: see hand.quick */
@@ -105,6 +106,12 @@ struct backend {
 #define BOX_CODE(fn)   NULL
 #define SERVE_CODE(fn) (fn)
 #endif
+
+/* It changes nothing and starts nothing: to ask the kernel what it used would take as long as it does. */
+static inline bool tool_only_looks(const struct tool *t)
+{
+    return (t->flags & (TOOL_READ_ONLY | TOOL_PROGRAM)) == TOOL_READ_ONLY;
+}
 
 extern const struct backend *const *backends; /* NULL-terminated; src/tool/table.c */
 void backend_drop(const char *name);          /* as if it had never been there */

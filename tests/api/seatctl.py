@@ -8,10 +8,10 @@
 """
 import argparse, array, collections, os, re, socket, struct, sys, time
 
-VERSION, BOX_ID_MAX, MOUNTS, GAUGES = 4, 32, 16, 4
+VERSION, BOX_ID_MAX, MOUNTS, GAUGES = 5, 32, 16, 7
 CREATE, DESTROY, FREEZE, THAW, LIST, POOL, DEAD = range(1, 8)
 MiB = 1 << 20
-GAUGE_NAMES = ("cpu", "memory_peak", "memory_events", "pids_events")
+GAUGE_NAMES = ("cpu", "memory_peak", "memory_events", "pids_events", "memory", "memory_stat", "pids_peak")
 
 LAYERS, LAYER_ID_MAX, STATE_ROOT_MAX = 64, 32, 72
 SPEC = struct.Struct("=256s6qI????I" + "256s256s?" * MOUNTS + f"I{LAYERS * LAYER_ID_MAX}s{STATE_ROOT_MAX}s184x")

@@ -451,6 +451,7 @@ def test_doctor_tries_everything_and_names_the_fix():
     assert r.returncode == (0 if answer["boxes"] else 1)
     names = {c["name"] for c in answer["checks"]}
     assert {"bash", "python3", "node", "git", "rg", "python3: numpy"} <= names
+    assert not {"qemu", "kvm"} & names  # nothing here has a use for them
     for c in answer["checks"]:
         if not c["ok"]:
             assert c["switches_off"]

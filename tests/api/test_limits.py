@@ -339,6 +339,14 @@ def test_cpu_time_is_reported(server):
         assert r["use"]["cpu_us"] > 50_000
 
 
+@pytest.mark.parametrize("tool, params", [("browser:screenshot", {}), ("desktop:screenshot", {}), ("code:languages", {}),
+                                          ("util:convert", {"uri": "/etc/hosts"}), ("ds:inspect_data", {"seed_path": "/tmp"})])
+def test_what_programs_use_that_only_look_is_reported(server, tool, params):
+    with server.box() as b:
+        use = b.tool(tool, params)["use"]
+        assert use["cpu_us"] > 10_000 and use["peak_bytes"] > 1 << 20 and use["pids_peak"] > 2 and use["disk_used_bytes"] is not None, use
+
+
 # ---- open files ----
 
 def test_open_files_limit(server):
@@ -469,19 +477,22 @@ def test_hundred_calls_wait_for_one_session_and_are_all_answered(server):
 
 # ---- bad input ----
 
+TERA = {1 << 40: "1t", 16 << 40: "16t"}
+
+
 @pytest.mark.parametrize("key, flag, most", [("memory", "--box-memory", 16 << 40), ("disk", "--box-disk", 16 << 40),
                                              ("shm", "--box-shm", 1 << 40), ("pids", "--box-pids", 4194304),
                                              ("open_files", "--box-open-files", 1048576), ("cpu", "--box-cpu", 1024)])
 def test_a_client_may_ask_for_what_the_configuration_may_say(server, key, flag, most):
     r = server.request("POST", "/sg/v1/boxes", {key: most * 2})
-    assert r.status == 400 and f"to {most}" in r["error"]["message"], r
+    assert r.status == 400 and f"to {TERA.get(most, most)}" in r["error"]["message"], r
     refused = subprocess.run([sg.BINARY, "serve", flag, str(most * 2), "--home", "/nowhere"], capture_output=True, text=True,
                              timeout=10)
     assert refused.returncode != 0 and f"box.{key}" in refused.stderr, "the configuration has the same limit"
 
 
 def test_a_box_may_have_the_most_memory_and_processes(server):
-    with server.box(memory=16 << 40, pids=4194304) as b:
+    with server.box(memory="16t", pids=4194304) as b:
         limits = b.show()["limits"]
         assert limits["memory_bytes"] == 16 << 40 and limits["pids"] == 4194304 and b.out("echo x") == "x\n"
 
@@ -500,7 +511,8 @@ DEEP = b'{"labels":' * 100 + b"1" + b"}" * 100
 
 
 @pytest.mark.parametrize("body, says", [
-    ({"memory": "much"}, "memory"), ({"memory": -1}, "memory"), ({"memory": 1e30}, "memory"), ({"memory": "1k"}, "16777216"),
+    ({"memory": "much"}, "memory"), ({"memory": -1}, "memory"), ({"memory": 1e30}, "memory"), ({"memory": "1k"}, "16m to 16t"),
+    ({"memory": "17t"}, "16m to 16t"), ({"shm": "2t"}, "64k to 1t"),
     ({"memory": True}, "memory"), ({"memory": "99999999999999999999g"}, "memory"), ({"memory": "512q"}, "memory"),
     ({"memory": "nan"}, "memory"), ({"memory": "inf"}, "memory"), ({"memory": []}, "memory"),
     ({"disk": 0}, "disk"), ({"disk": "1e400"}, "disk"), ({"shm": 1}, "shm"),

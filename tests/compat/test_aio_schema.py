@@ -6,6 +6,7 @@ import base64
 import io
 import json
 import pathlib
+import re
 import zipfile
 
 import pytest
@@ -259,6 +260,8 @@ def test_the_page_of_the_api_needs_nothing_from_elsewhere(server):
     text = page.body.decode()
     assert page.status == 200 and "/v1/shell/exec" in text
     assert "at most 30000 characters of output; unless given true<" in text and "true length of the output<" in text, "defaults of what it takes"
+    heads = re.findall("<h2 id=([^>]*)>", text)
+    assert len(heads) > 5 and len(heads) == len(set(heads)) and all(f"href=#{h}>" in text for h in heads)
     assert "<script" not in text and "http://" not in text and "https://" not in text
 
 

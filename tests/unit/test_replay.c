@@ -234,6 +234,18 @@ static struct verdict compare(struct arena *a, const char *want, const char *got
     return v;
 }
 
+TEST(replay_root_that_is_not_known_yet_is_no_difference)
+{
+    static const char known[] = "{\"outcome\":\"ok\",\"data\":{\"restored\":\"s-1\",\"root\":\"sha256:aa\"}}";
+    static const char other[] = "{\"outcome\":\"ok\",\"data\":{\"restored\":\"s-1\",\"root\":\"sha256:bb\"}}";
+    static const char pending[] = "{\"outcome\":\"ok\",\"data\":{\"restored\":\"s-1\",\"root\":null}}";
+    auto_arena a = { 0 };
+
+    EXPECT_INT(compare(&a, pending, known).class, CLASS_IDENTICAL);
+    EXPECT_INT(compare(&a, known, pending).class, CLASS_IDENTICAL);
+    EXPECT_INT(compare(&a, known, other).class, CLASS_DIVERGED);
+}
+
 TEST(replay_compare_fields)
 {
     auto_arena a = { 0 };
