@@ -61,6 +61,8 @@ int binds_attach(const struct root_opts *o, int root, const int *fds, struct err
     for (uint32_t i = 0; i < o->spec->mount_count; i++) {
         const struct box_mount *m = &o->spec->mounts[i];
         auto_close int target = mountfd_mkdirs(root, m->to, o->base, o->base, e);
+        if (target == -EROFS) /* it lies in a read-only one that has no such directory */
+            e->code = ERR_INVALID;
         if (target < 0)
             return err_wrap(e, target, "mounts[%u].to", i);
         int r = mountfd_attach(fds[i], target, e);

@@ -75,6 +75,9 @@ int spec_check(const struct box_spec *s, struct err *e)
         int r = check_mount(&s->mounts[i], i, e);
         if (r < 0)
             return r;
+        for (unsigned k = 0; k < i; k++)
+            if (strcmp(s->mounts[k].to, s->mounts[i].to) == 0)
+                return err_set(e, ERR_INVALID, "mounts[%u].to '%s' is that of mounts[%u], too", i, s->mounts[i].to, k);
     }
     return 0;
 }

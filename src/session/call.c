@@ -305,7 +305,7 @@ void call_result(struct call *c, const struct wire_result *r, const int *take_fd
     call_keep(c, STR("stderr"), NULL, secrets_redact_fd(c->node->secrets, c->tenant, take_fds[1]));
     if (c->cancelled && c->outcome != OUTCOME_OK)
         c->outcome = c->unwanted ? OUTCOME_KILLED : OUTCOME_TIMEOUT;
-    c->held_up = c->outcome == OUTCOME_TIMEOUT && c->box->still_us >= c->sent_us;
+    c->blameless = c->outcome == OUTCOME_TIMEOUT && c->box->still_us >= c->sent_us;
     print_data(c, r);
     call_keep_pictures(c, r);
     if (c->outcome == OUTCOME_OK && strcmp(c->tool->name, "system:hook") == 0)

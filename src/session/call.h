@@ -64,7 +64,8 @@ struct call { /* also the answer: surfaces read it in their callback */
     /* how it went */
     enum outcome outcome;
     bool retry_safe, trainable, replayed;
-    bool held_up;    /* its time went by while somebody had its box stand still: not the agent's doing */
+    bool
+        blameless; /* no doing of the agent's: its box stood still meanwhile, or its client gave it the key of another */
     bool unrecorded; /* refused without a trace */
     enum err_code error;
     int sys;                  /* errno, if the tool said one */

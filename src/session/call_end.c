@@ -273,7 +273,7 @@ void call_finish(struct call *c)
         map_del(&c->node->calls, call_id_key(&c->id));
     c->state = CALL_STORING;
     c->total_us = now_us() - c->arrived_us;
-    c->trainable = outcome_trainable(c->outcome) && !c->request.by_hand && !c->held_up;
+    c->trainable = outcome_trainable(c->outcome) && !c->request.by_hand && !c->blameless;
     if (!c->silent && !c->replayed) {
         c->data = secrets_redact(c->node->secrets, c->tenant, c->data, SECRET_JSON, &c->arena);
         if (c->logged.p)

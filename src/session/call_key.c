@@ -33,6 +33,7 @@ static void refuse_key(struct call *c)
     if (map_get(&c->node->keys, c->map_key) == c)
         map_del(&c->node->keys, c->map_key); /* it stands for nothing that others could share */
     c->key = (struct str){ 0 };
+    c->blameless = true;
     call_fail(c, OUTCOME_INVALID_REQUEST, &e, false);
 }
 

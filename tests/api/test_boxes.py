@@ -369,6 +369,13 @@ def test_mount_target_that_would_hide_the_boxs_own_is_refused(server, roots, tar
     assert 400 <= r.status < 500, r
 
 
+@pytest.mark.parametrize("second", ["/data", "/data/new"])
+def test_mount_upon_or_into_another_that_it_cannot_be_in_is_refused(server, roots, second):
+    both = [{"from": str(roots / "mounts" / "data"), "to": to} for to in ("/data", second)]
+    r = server.request("POST", "/sg/v1/boxes", {"mounts": both})
+    assert r.status == 400 and "mounts[1].to" in r["error"]["message"], r
+
+
 def test_mounts_are_refused_where_the_configuration_allows_none():
     with sg.running("--pool-size", "0") as s:
         r = s.request("POST", "/sg/v1/boxes", {"mounts": [{"from": "/tmp", "to": "/data"}]})

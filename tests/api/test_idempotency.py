@@ -149,6 +149,7 @@ def test_same_key_and_another_body_is_an_error(box, other):
     box.tool("bash:run", {"command": "echo one"}, key=key)
     r = refused(box.server.request("POST", f"/sg/v1/boxes/{box.id}/execute", {**other, "idempotency_key": key}))
     assert r.status == 409 and r["outcome"] == "invalid_request"
+    assert r["trainable"] is False  # it is the client that chooses keys, not the agent
     assert box.tool("bash:run", {"command": "echo one"}, key=key)["data"]["stdout"] == "one\n", "the first answer stays"
 
 
