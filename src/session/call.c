@@ -35,9 +35,9 @@
 
 enum {
     BACKSTOP_MS = 10000, /* how long init may be late with a timed-out result */
-    EXPECT_US = 200,
-    DISK_UNIT = 4096, /* sizes of disks are rounded up to pages */
-    LOOK_US = 20000,  /* what the kernel counted is looked at again when a call begins, unless that was just done */
+    EXPECT_US = 400,     /* a shell's builtin takes about half of it */
+    DISK_UNIT = 4096,    /* sizes of disks are rounded up to pages */
+    LOOK_US = 20000,     /* what the kernel counted is looked at again when a call begins, unless that was just done */
 };
 
 struct call *call_find(struct node *n, uint64_t id)
