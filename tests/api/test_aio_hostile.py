@@ -155,7 +155,7 @@ def test_a_document_that_bursts_its_reader_bursts_nothing_else(server):
     box = server.create(memory="64m", disk="64m")  # the disk is memory, too
     server.post(f"/box/{box}/v1/bash/exec", {"command": "yes '<i>x</i>' | head -c 30M > /tmp/big.html"})
     r = convert(f"/box/{box}", "/tmp/big.html")
-    assert r["success"] is False and r["hint"] == "oom" and "more memory than the box may (box.memory)" in r["message"], r
+    assert (r.status, r["success"], r["hint"]) == (200, False, "oom") and "more memory than the box may (box.memory)" in r["message"], r
     assert server.post(f"/box/{box}/v1/bash/exec", {"command": "echo ok"})["data"]["stdout"] == "ok\n"
     server.destroy(box)
 
